@@ -1,0 +1,362 @@
+// Package exchange defines one HTTP request and its response, whatever
+// protocol version carries them: the contract between front ends, filters and
+// handlers. It knows no configuration, no socket and no upstream.
+//
+// A front end fills an Exchange over its Wire and calls Run. A handler reads
+// x.Req and x.Body, sets x.Resp, calls Start, pushes body bytes with Write and
+// returns when the last byte is handed to the wire. It returns an error instead
+// of writing an error page; Run, and only Run, turns errors into bytes.
+package exchange
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+)
+
+// A Handler answers one exchange. It returns when the last response byte has
+// been handed to the wire. A returned error becomes a status if the head is not
+// sent yet, and cuts the response if it is.
+type Handler interface {
+	Serve(x *Exchange) error
+}
+
+// HandlerFunc lets a function be a Handler.
+type HandlerFunc func(x *Exchange) error
+
+// Serve calls f.
+func (f HandlerFunc) Serve(x *Exchange) error { return f(x) }
+
+// Request is a request head. Its strings are valid until Serve returns; clone
+// what is kept longer.
+type Request struct {
+	ID     string // request id, 32 lower-case hex digits (R-PIPE-11)
+	Proto  string // "HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3.0"
+	Method string // as sent; case-sensitive
+	Host   string // Host field or :authority as sent, port kept; "" if absent
+
+	// Scheme is the effective scheme, "http" or "https": the front end sets it
+	// from the connection; a trusted peer's X-Forwarded-Proto may change it.
+	Scheme string
+
+	// Target is the request target in origin form exactly as the client sent it
+	// ("/a%2Fb?q"), "*" for OPTIONS *, or the authority for CONNECT. Never edited.
+	Target string
+
+	// Path is the decoded, normalised path that every rule matches (R-PIPE-2);
+	// Query is the raw query without '?'. Both are set by the table from Target;
+	// a rewrite changes them.
+	Path, Query string
+
+	Fields Fields // header fields as received, without Host
+	Length int64  // declared body length, 0 for none, -1 if unknown until its end
+
+	Listener string         // name of the listener that accepted the connection
+	Remote   netip.AddrPort // immediate peer; zero for a Unix socket
+	Local    netip.AddrPort // address the peer connected to
+	Client   netip.Addr     // resolved client (R-ACL-4), unmapped; the peer's until resolved
+	TLS      *tls.ConnectionState
+}
+
+// Response is a response head under construction.
+type Response struct {
+	Status int
+	Fields Fields
+	Length int64 // body length; -1: unknown, the wire frames the body itself
+}
+
+// Route is what the table chose for an exchange. Logs and metrics read it.
+type Route struct {
+	VHost string // virtual host name, "" before one was found
+	Label string // uri of the context as configured, or "static", "script", "unmatched"
+	Scope string // scope of the upstream, "server" or "vhost:<name>"; "" if none
+	Group string // name of the upstream's processor; "" if none
+}
+
+// Resource is what the path of an exchange resolved to on disk. The table sets
+// it for routes that need a file; static and script serve it. Run closes File.
+type Resource struct {
+	File     *os.File    // the opened regular file; nil if the route needs none
+	Info     os.FileInfo // of File
+	Root     string      // document root, absolute
+	Filename string      // absolute path by which File was opened (SCRIPT_FILENAME)
+	Name     string      // part of Req.Path that names it, index file included (SCRIPT_NAME)
+	PathInfo string      // rest of Req.Path behind Name, "" or starting with '/'
+}
+
+// Wire is what a front end implements. Calls come from the serving goroutine
+// only, except Read, which one other goroutine may call, and StopRead, which
+// any may call.
+type Wire interface {
+	io.Reader                                  // request body, decoded; sends 100-continue when first asked
+	Trailers() *Fields                         // request trailers, once Read has returned io.EOF; may be nil
+	StopRead()                                 // pending and later reads fail
+	Head(r *Response, noBody, last bool) error // a 1xx head (last false), or the final one; noBody: HEAD, 204, 304
+	Write(p []byte) (int, error)               // body bytes
+	Flush() error                              // all bytes so far leave now
+	End(trailers *Fields) error                // body complete
+	Abort(cause error)                         // response is cut: RST_STREAM, or close without a terminator
+	Context() context.Context                  // done soon after the client is gone
+}
+
+// FileSender is implemented by wires that can send a file without copying it
+// through user space. Only Exchange asks for it.
+type FileSender interface {
+	SendFile(f *os.File, off, n int64) (int64, error)
+}
+
+// Upgrader is implemented by wires that can hand over their connection after a
+// 101 head. Only Exchange asks for it.
+type Upgrader interface {
+	Upgrade(r *Response) (Duplex, error)
+}
+
+// Duplex is an upgraded connection: raw bytes both ways. Bytes that the client
+// sent behind its request head are read first. Read and Write may run in two
+// goroutines; Close may be called from any and unblocks both.
+type Duplex interface {
+	io.Reader
+	io.Writer
+	CloseWrite() error // half-close towards the client
+	Close() error
+}
+
+// A Sink takes response body bytes on their way to the wire.
+type Sink interface {
+	io.Writer
+	Flush() error
+	Close() error // no more bytes; pass on what is held
+}
+
+// A Filter takes part in a response. Heads are edited from the handler towards
+// the wire, so each filter sees what the one before it decided; sinks are then
+// joined from the wire back to the handler.
+type Filter interface {
+	Head(x *Exchange) (wants bool) // may edit x.Resp; reports if it wants the body
+	Wrap(next Sink) Sink           // called only if it does
+}
+
+// Exchange is one request and its response. It belongs to the goroutine that
+// serves it.
+type Exchange struct {
+	Req      Request
+	Resp     Response
+	Route    Route
+	Resource Resource
+
+	Began time.Time // when the head was complete
+
+	// Trailers are sent behind the response body where the wire can carry them.
+	// Their names must be announced in Resp.Fields before Start.
+	Trailers Fields
+
+	wire     Wire
+	filters  []Filter
+	sink     Sink
+	end      wireSink
+	limit    int64 // largest request body in bytes, -1: no limit
+	read     int64 // request body bytes read
+	written  int64 // response body bytes handed to the wire
+	started  bool
+	noBody   bool
+	upgraded bool
+}
+
+// Reset prepares x for the next request on w. Field lists keep their memory.
+func (x *Exchange) Reset(w Wire) {
+	filters, req, resp, tr := x.filters[:0], x.Req.Fields, x.Resp.Fields, x.Trailers
+	req.Reset()
+	resp.Reset()
+	tr.Reset()
+	*x = Exchange{wire: w, filters: filters, limit: -1, Trailers: tr}
+	x.Req.Fields, x.Resp.Fields = req, resp
+	x.Resp.Length = -1
+	x.end = wireSink{x}
+}
+
+// Context is done soon after the client is gone, or when the server cuts the
+// exchange at the end of its drain.
+func (x *Exchange) Context() context.Context { return x.wire.Context() }
+
+// Started reports whether the response head has been sent.
+func (x *Exchange) Started() bool { return x.started }
+
+// Written returns the number of response body bytes handed to the wire.
+func (x *Exchange) Written() int64 { return x.written }
+
+// BodyRead returns the number of request body bytes read so far.
+func (x *Exchange) BodyRead() int64 { return x.read }
+
+// Upgraded reports whether Upgrade has taken the connection over.
+func (x *Exchange) Upgraded() bool { return x.upgraded }
+
+// LimitBody bounds the request body to n bytes. A declared length above it is
+// an error at once; a longer undeclared body fails the Read that exceeds it.
+// Either error is 413 request_body_too_large (R-PIPE-4, R-CTX-9).
+func (x *Exchange) LimitBody(n int64) error {
+	x.limit = n
+	if x.Req.Length > n {
+		return tooLarge(n)
+	}
+	return nil
+}
+
+// Body reads the request body. It has one reader at a time.
+func (x *Exchange) Body() io.Reader { return body{x} }
+
+type body struct{ x *Exchange }
+
+func (b body) Read(p []byte) (int, error) {
+	x := b.x
+	if x.Req.Length == 0 {
+		return 0, io.EOF
+	}
+	n, err := x.wire.Read(p)
+	x.read += int64(n)
+	if x.limit >= 0 && x.read > x.limit {
+		return 0, tooLarge(x.limit)
+	}
+	return n, err
+}
+
+// BodyTrailers returns the trailers of the request once Body has returned
+// io.EOF; nil if there are none.
+func (x *Exchange) BodyTrailers() *Fields { return x.wire.Trailers() }
+
+// StopBody makes a pending and every later read of the request body fail, so
+// that a goroutine reading it can be joined. Any goroutine may call it.
+func (x *Exchange) StopBody() { x.wire.StopRead() }
+
+// Use adds a response filter. The last one added is nearest to the handler.
+func (x *Exchange) Use(f Filter) {
+	if x.started {
+		panic("BUG: exchange: filter added after Start")
+	}
+	x.filters = append(x.filters, f)
+}
+
+// Inform sends an interim response: status is 100 to 199 but not 101. Wires
+// that cannot carry it drop it.
+func (x *Exchange) Inform(status int, f *Fields) error {
+	if x.started || status < 100 || status > 199 || status == 101 {
+		panic("BUG: exchange: interim response out of place")
+	}
+	r := Response{Status: status}
+	if f != nil {
+		r.Fields = *f
+	}
+	return x.wire.Head(&r, true, false)
+}
+
+// Start sends the response head. HEAD, 204 and 304 are handled here, once: the
+// body that a handler then writes is dropped.
+func (x *Exchange) Start(status int) error {
+	if x.started {
+		panic("BUG: exchange: Start called twice")
+	}
+	if len(x.filters) > 64 {
+		panic("BUG: exchange: more than 64 filters")
+	}
+	x.Resp.Status = status
+	var wants uint64
+	for i := len(x.filters) - 1; i >= 0; i-- {
+		if x.filters[i].Head(x) {
+			wants |= 1 << i
+		}
+	}
+	status = x.Resp.Status
+	x.noBody = x.Req.Method == "HEAD" || status == 204 || status == 304
+	if status == 204 {
+		x.Resp.Length = -1 // RFC 9110 §8.6: no Content-Length in a 204
+	}
+	x.sink = &x.end
+	for i, f := range x.filters {
+		if wants&(1<<i) != 0 && !x.noBody {
+			x.sink = f.Wrap(x.sink)
+		}
+	}
+	x.started = true
+	return x.wire.Head(&x.Resp, x.noBody, true)
+}
+
+// Write sends body bytes, starting a 200 response if none was started.
+func (x *Exchange) Write(p []byte) (int, error) {
+	if !x.started {
+		if err := x.Start(200); err != nil {
+			return 0, err
+		}
+	}
+	if x.noBody {
+		return len(p), nil
+	}
+	return x.sink.Write(p)
+}
+
+// Flush sends what filters and wire hold. It is a no-op before Start.
+func (x *Exchange) Flush() error {
+	if !x.started {
+		return nil
+	}
+	if x.noBody {
+		return x.wire.Flush()
+	}
+	return x.sink.Flush()
+}
+
+// SendFile sends n bytes of f from offset off, by the wire's own means if no
+// filter needs to see the bytes.
+func (x *Exchange) SendFile(f *os.File, off, n int64) error {
+	if !x.started {
+		if err := x.Start(200); err != nil {
+			return err
+		}
+	}
+	if x.noBody {
+		return nil
+	}
+	if fs, ok := x.wire.(FileSender); ok && x.sink == &x.end {
+		m, err := fs.SendFile(f, off, n)
+		x.written += m
+		return err
+	}
+	m, err := io.Copy(struct{ io.Writer }{x.sink}, io.NewSectionReader(f, off, n))
+	if err == nil && m < n {
+		return io.ErrUnexpectedEOF // the file shrank while it was sent
+	}
+	return err
+}
+
+// CanUpgrade reports whether the wire can hand its connection over.
+func (x *Exchange) CanUpgrade() bool {
+	_, ok := x.wire.(Upgrader)
+	return ok
+}
+
+// Upgrade sends x.Resp as a 101 head and returns the raw connection. The
+// handler closes it; nothing else of the exchange may be used afterwards.
+func (x *Exchange) Upgrade() (Duplex, error) {
+	up, ok := x.wire.(Upgrader)
+	if !ok || x.started {
+		panic("BUG: exchange: Upgrade out of place")
+	}
+	x.Resp.Status = 101
+	x.started, x.upgraded, x.noBody = true, true, true
+	x.sink = &x.end
+	return up.Upgrade(&x.Resp)
+}
+
+// CountUpgraded adds n to the bytes sent, for a handler that relayed raw bytes.
+func (x *Exchange) CountUpgraded(n int64) { x.written += n }
+
+type wireSink struct{ x *Exchange }
+
+func (s *wireSink) Write(p []byte) (int, error) {
+	n, err := s.x.wire.Write(p)
+	s.x.written += int64(n)
+	return n, err
+}
+func (s *wireSink) Flush() error { return s.x.wire.Flush() }
+func (s *wireSink) Close() error { return nil }

@@ -1,0 +1,168 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Error is a failure that knows its HTTP status. It is the only such type.
+type Error struct {
+	Status int     // 300 to 599
+	Reason string  // stable token of R-HDR-8 or of docs/vocabulary.md: log, metrics, docs
+	Err    error   // what happened; never shown to the client; may be nil
+	Fields []Field // fields the answer needs: Location, Allow, Retry-After, Content-Range
+	Close  bool    // the connection cannot be used again
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Fail is an Error with a formatted cause.
+func Fail(status int, reason, format string, args ...any) *Error {
+	return &Error{Status: status, Reason: reason, Err: fmt.Errorf(format, args...)}
+}
+
+// Redirect is the answer that sends the client to location.
+func Redirect(status int, location string) *Error {
+	return &Error{Status: status, Reason: "redirect", Fields: []Field{{"Location", location}}}
+}
+
+func tooLarge(n int64) *Error {
+	return Fail(413, "request_body_too_large", "request body over %d bytes", n)
+}
+
+// ErrClientGone marks a failure of the client's side: its connection broke, or
+// it went away. It is never a peer's fault and is logged as status 499.
+var ErrClientGone = errors.New("client gone")
+
+// StatusOf returns the status that err stands for in logs: 499 for a client
+// that went away, the Error's own, else 500.
+func StatusOf(err error) int {
+	if errors.Is(err, ErrClientGone) || errors.Is(err, context.Canceled) {
+		return 499
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Status
+	}
+	return 500
+}
+
+// ReasonOf returns the stable token of err, "" for nil.
+func ReasonOf(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, ErrClientGone) || errors.Is(err, context.Canceled):
+		return "client_gone"
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	return "internal"
+}
+
+// Run serves x with h and finishes it. It is the only place where an error
+// becomes bytes. It returns the handler's error, or the wire's.
+func Run(x *Exchange, h Handler) error {
+	err := h.Serve(x)
+	if x.Resource.File != nil {
+		x.Resource.File.Close()
+	}
+	switch {
+	case x.upgraded:
+		return err
+	case err != nil && x.started:
+		x.wire.Abort(err)
+		return err
+	case err != nil:
+		if e := x.answer(err); e != nil {
+			x.wire.Abort(e)
+			return err
+		}
+	case !x.started:
+		x.Resp.Length = 0
+		if e := x.Start(200); e != nil {
+			x.wire.Abort(e)
+			return gone(e)
+		}
+	}
+	if e := x.sink.Close(); e != nil {
+		x.wire.Abort(e)
+		return gone(e)
+	}
+	if e := x.wire.End(&x.Trailers); e != nil {
+		return gone(e)
+	}
+	return err
+}
+
+func gone(err error) error {
+	if err == nil || errors.Is(err, ErrClientGone) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", ErrClientGone, err)
+}
+
+// answer sends the built-in page for err (R-PIPE-10) or its redirect.
+func (x *Exchange) answer(err error) error {
+	status := StatusOf(err)
+	e, known := errors.AsType[*Error](err)
+	x.filters = x.filters[:0]
+	x.Resp.Fields.Reset()
+	x.Trailers.Reset()
+	if known {
+		for _, f := range e.Fields {
+			x.Resp.Fields.Add(f.Name, f.Value)
+		}
+		if e.Close {
+			x.Resp.Fields.Set("Connection", "close")
+		}
+		if proxyReasons[e.Reason] {
+			x.Resp.Fields.Set("X-Httpjet-Proxy-Error", e.Reason) // R-HDR-8
+		}
+	}
+	page := errorPage(status)
+	x.Resp.Fields.Set("Content-Type", "text/html; charset=utf-8")
+	if status >= 400 {
+		x.Resp.Fields.Set("Cache-Control", "private, no-cache, max-age=0")
+	}
+	x.Resp.Length = int64(len(page))
+	if err := x.Start(status); err != nil {
+		return err
+	}
+	_, err = x.Write([]byte(page))
+	return err
+}
+
+// proxyReasons are the tokens of R-HDR-8 that the client is told.
+var proxyReasons = map[string]bool{
+	"no_upstream": true, "no_upstream_after_retry": true, "pool_saturated": true,
+	"upstream_transport": true, "connect_timeout": true, "upstream_timeout": true,
+	"request_stalled": true, "request_body_too_large": true, "response_head_too_large": true,
+	"upgrade_unsupported": true, "upgrade_failed": true, "bad_target": true, "bad_rewrite": true,
+	"rate_limited": true, "fcgi_protocol": true, "fcgi_unavailable": true,
+	"lsapi_unavailable": true, "handler_unresolved": true,
+}
+
+// errorPage is the small built-in page. It holds nothing of the request.
+func errorPage(status int) string {
+	text := http.StatusText(status)
+	if text == "" {
+		text = "Error"
+		if status == 499 {
+			text = "Client Closed Request"
+		}
+	}
+	return fmt.Sprintf("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%d %s</title>"+
+		"<style>body{font:16px/1.5 system-ui,sans-serif;margin:15vh auto;max-width:32em;padding:0 1em;color:#222}"+
+		"h1{font-size:1.5em}</style></head>\n<body><h1>%d %s</h1></body></html>\n", status, text, status, text)
+}

@@ -1,0 +1,128 @@
+// Package extproc is what an <extProcessor> is at run time: a Target, a Call to
+// it, its Reply, and the Client that speaks its protocol over pooled
+// connections. FastCGI and LSAPI are Clients of their own packages.
+package extproc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"httpjet/exchange"
+)
+
+// Kind is the protocol family of a processor (R-CFG-11).
+type Kind uint8
+
+const (
+	KindProxy Kind = iota + 1 // type proxy: HTTP
+	KindFastCGI
+	KindLSAPI
+	KindReserved    // cgi-exec, uwsgi: known by name, never routable
+	KindUnsupported // anything else: kept by name, never routable
+)
+
+// Scheme is how a proxy processor's address is spoken to (R-CONV-8).
+type Scheme uint8
+
+const (
+	H1  Scheme = iota + 1 // http://
+	H1S                   // https://: HTTP/1.1 over TLS
+	H2                    // h2://: prior knowledge, clear text
+	H2S                   // h2s://
+)
+
+// Target is one endpoint of a declared processor. It is never converted to
+// another Kind. It is comparable: the whole value is the key of its pool, so two
+// processors, or two protocols, at one address never share a connection
+// (R-POOL-1).
+type Target struct {
+	Scope  string // "server" or "vhost:<name>"
+	Name   string // name of the processor, or "websocket:<uri>"
+	Kind   Kind
+	Scheme Scheme // for KindProxy
+
+	Network string // "tcp" or "unix"
+	Address string // "host:port" or the socket's path
+	TLSName string // name verified in the peer's certificate, for H1S and H2S
+
+	MaxConns    int           // connections at once, >= 1
+	InitTimeout time.Duration // resolve, connect, TLS; also the wait for a permit
+	KeepAlive   time.Duration // idle life of a connection; 0: not kept
+	HeadTimeout time.Duration // from the end of the upload to the reply head
+	BodyTimeout time.Duration // longest pause of the upload
+}
+
+// Call is one request to a processor.
+type Call struct {
+	Method string
+	URI    string // origin form, as it goes on the wire
+	Host   string
+	Fields *exchange.Fields // end-to-end fields only; no Host, no framing
+	Params *exchange.Fields // CGI variables, for FastCGI and LSAPI; else nil
+	Length int64            // body length; 0: none; -1: unknown, chunked
+	Body   io.Reader
+
+	// StopBody makes a pending and every later read of Body fail, so that the
+	// goroutine that pumps it can be joined.
+	StopBody func()
+	// Trailers returns the trailers of Body after its io.EOF; may be nil.
+	Trailers func() *exchange.Fields
+	// Inform passes an interim response (103 only) on; may be nil.
+	Inform func(status int, f *exchange.Fields) error
+	// Log receives what the application writes to its STDERR; may be nil.
+	Log func(line string)
+
+	HeadTimeout time.Duration // overrides the target's when > 0 (R-CTX-10)
+}
+
+// Reply is a reply head with its body still on the wire.
+type Reply struct {
+	Status   int
+	Fields   exchange.Fields         // end-to-end fields only
+	Length   int64                   // -1: unknown until the end
+	Body     io.Reader               // returns io.EOF only at a proven end, else an error
+	Trailers func() *exchange.Fields // after io.EOF; may be nil
+	Buffered func() int              // body bytes at hand without a read of the socket; may be nil
+	Done     func() error            // ends the use of the connection, see Close
+}
+
+// Close ends the use of the connection. It is reused only if the body was read
+// to its end and the request was sent whole; otherwise it is closed: poisoned by
+// default.
+func (r *Reply) Close() error { return r.Done() }
+
+// A Client speaks one protocol to one Target.
+type Client interface {
+	// Do sends c and returns when the reply head is in. Its error is a
+	// *DialError if no byte was sent, an *exchange.Error with the token of
+	// R-HDR-8 otherwise, or wraps exchange.ErrClientGone.
+	Do(ctx context.Context, c *Call) (*Reply, error)
+	// Retire closes idle connections now and busy ones when they come back.
+	Retire()
+}
+
+// DialError says that no byte of the request was sent.
+type DialError struct {
+	Addr    string
+	Timeout bool
+	Err     error
+}
+
+func (e *DialError) Error() string { return fmt.Sprintf("dial %s: %v", e.Addr, e.Err) }
+
+// Unwrap returns the cause.
+func (e *DialError) Unwrap() error { return e.Err }
+
+// Failure is the answer for a dial that nobody can take over (R-GRP-7): 504
+// connect_timeout, or 502 upstream_transport.
+func (e *DialError) Failure() *exchange.Error {
+	if e.Timeout {
+		return &exchange.Error{Status: 504, Reason: "connect_timeout", Err: e}
+	}
+	return &exchange.Error{Status: 502, Reason: "upstream_transport", Err: e}
+}
+
+// PoolStats is a snapshot of a client's connections.
+type PoolStats struct{ Idle, Busy int }
