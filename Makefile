@@ -1,0 +1,54 @@
+# Every target does its own set-up; Go and make are enough for all but interop
+# and bench, which install their peers.
+
+GO      ?= go
+T       ?= 30s
+BENCH   ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+STATIC  := CGO_ENABLED=0
+TOOL    := $(GO) tool -modfile=tools/go.mod
+CORPUS  := $(abspath $(wildcard ../shared/corpus))
+export HTTPJET_CORPUS ?= $(CORPUS)
+
+.PHONY: all build vet test check demo fuzz bench interop interop-ci docs clean
+
+all: build vet test
+
+build: ## one static binary: bin/httpjet
+	$(STATIC) $(GO) build -trimpath -ldflags '-s -w -X httpjet/server.Version=$(VERSION)' -o bin/httpjet ./cmd/httpjet
+
+vet:
+	$(GO) vet ./...
+
+test: ## all tests; needs no C compiler
+	$(STATIC) $(GO) test ./...
+
+check: ## what must hold before a change lands: format, vet, staticcheck, race tests
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change: $$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) fix -diff ./...
+	$(TOOL) staticcheck ./...
+	$(GO) test -race ./...
+
+demo: build ## serve the embedded demonstration on 127.0.0.1:8080
+	bin/httpjet demo
+
+fuzz: ## every fuzz target in turn, T=30s each
+	@for f in $$(grep -rhoE --include='*_test.go' 'func Fuzz[A-Za-z0-9]+' . | sed 's/func //' | sort -u); do \
+	  dir=$$(grep -rl --include='*_test.go' "func $$f(" . | head -1 | xargs dirname); \
+	  echo "fuzz $$dir $$f"; $(GO) test $$dir -run '^$$' -fuzz "^$$f$$" -fuzztime $(T) || exit 1; done
+
+bench: build ## against nginx, HAProxy and Caddy in one run; BENCH=proxy runs one
+	$(GO) run ./bench $(BENCH)
+
+interop: build ## against real programs; installs them, a missing one fails
+	$(GO) run ./interop full
+
+interop-ci: build
+	$(GO) run ./interop ci
+
+docs: ## regenerate the documents that are compared in tests
+	$(GO) test ./xmlconf -run Docs -update
+
+clean:
+	rm -rf bin dist

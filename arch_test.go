@@ -1,0 +1,177 @@
+// Package httpjet_test guards the house: which package may import which, that
+// every package says what it is, and that every goroutine is in the census.
+package httpjet_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "httpjet"
+
+// levels lists the packages from the ground up. A package may import packages
+// of lower levels only; a package that is not listed fails the test.
+var levels = []string{
+	/* 0 ground   */ "exchange xmlconf keep budget",
+	/* 1 wires    */ "h1 tlsconf rewrite access docroot accesslog metrics",
+	/* 2 upstream */ "extproc",
+	/* 3          */ "forward fastcgi streaming",
+	/* 4 handlers */ "proxy script static wsrelay",
+	/* 5          */ "contexts",
+	/* 6          */ "generation",
+	/* 7          */ "check status front",
+	/* 8          */ "server",
+	/* 9          */ "demo",
+	/* 10         */ "cmd/httpjet",
+	/* tests and tools */ "exchange/exchangetest interop bench",
+}
+
+// census names every function that a go statement may start (architecture §6).
+// Test files and the harnesses under interop and bench are not counted.
+var census = []string{
+	"accesslog.flush",
+	"demo.serve", // the demonstration's own backends
+	"extproc.expireIdle", "extproc.pumpBody", "extproc.watchCancel",
+	"fastcgi.pumpStdin",
+	"front.accept", "front.serveConn", "front.watchClient",
+	"server.watchSignals", "server.expireIdle",
+	"status.serve",
+	"wsrelay.copyUp", "wsrelay.copyDown",
+}
+
+func goFiles(t *testing.T) map[string][]string {
+	t.Helper()
+	dirs := map[string][]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "node_modules") {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(name, ".go") {
+			dir := filepath.ToSlash(filepath.Dir(path))
+			dirs[dir] = append(dirs[dir], path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+func TestImportsPointDown(t *testing.T) {
+	level := map[string]int{}
+	for i, line := range levels {
+		for p := range strings.FieldsSeq(line) {
+			level[module+"/"+p] = i
+		}
+	}
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		from, ok := level[f[0]]
+		if !ok {
+			if f[0] != module {
+				t.Errorf("%s has no level: add it to levels", f[0])
+			}
+			continue
+		}
+		for _, imp := range f[1:] {
+			if to, ours := level[imp]; ours && to >= from {
+				t.Errorf("%s (level %d) imports %s (level %d)", f[0], from, imp, to)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	for dir, files := range goFiles(t) {
+		doc := ""
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Doc != nil {
+				doc = f.Doc.Text()
+			}
+		}
+		if len(doc) < 40 {
+			t.Errorf("%s: no package comment that says what the package is", dir)
+		}
+	}
+}
+
+// TestEveryGoroutineIsInTheCensus finds go statements: each starts a named
+// function or method that the census lists.
+func TestEveryGoroutineIsInTheCensus(t *testing.T) {
+	for dir, files := range goFiles(t) {
+		if dir == "interop" || dir == "bench" || strings.HasSuffix(dir, "exchangetest") {
+			continue
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				g, ok := n.(*ast.GoStmt)
+				if !ok {
+					return true
+				}
+				name := ""
+				switch fn := g.Call.Fun.(type) {
+				case *ast.Ident:
+					name = fn.Name
+				case *ast.SelectorExpr:
+					name = fn.Sel.Name
+				}
+				if full := f.Name.Name + "." + name; !slices.Contains(census, full) {
+					t.Errorf("%s: go statement starts %q, which is not in the census", fset.Position(g.Pos()), full)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// TestProjectSpeaksOfItselfAlone keeps the workshop out of the product.
+func TestProjectSpeaksOfItselfAlone(t *testing.T) {
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Skip("not a git checkout: ", err)
+	}
+	workshop := regexp.MustCompile(`(?i)\bsub-?agents?\b|\bthis session\b|/` + `work/(main|shared)`)
+	for file := range strings.Lines(string(out)) {
+		file = strings.TrimSpace(file)
+		if file == "go.sum" {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // deleted in the work tree
+		}
+		if m := workshop.Find(b); m != nil && file != "arch_test.go" {
+			t.Errorf("%s: %q speaks of the workshop", file, m)
+		}
+	}
+}
