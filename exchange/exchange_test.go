@@ -1,0 +1,175 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// fakeWire records what an exchange does to its wire.
+type fakeWire struct {
+	in  io.Reader
+	out bytes.Buffer
+	log []string
+}
+
+func (w *fakeWire) Read(p []byte) (int, error) { return w.in.Read(p) }
+func (w *fakeWire) Trailers() *Fields          { return nil }
+func (w *fakeWire) StopRead()                  { w.log = append(w.log, "stop") }
+func (w *fakeWire) Head(r *Response, noBody, last bool) error {
+	w.log = append(w.log, fmt.Sprintf("head %d length %d nobody %v last %v", r.Status, r.Length, noBody, last))
+	return nil
+}
+func (w *fakeWire) Write(p []byte) (int, error) { return w.out.Write(p) }
+func (w *fakeWire) Flush() error                { w.log = append(w.log, "flush"); return nil }
+func (w *fakeWire) End(*Fields) error           { w.log = append(w.log, "end"); return nil }
+func (w *fakeWire) Abort(error)                 { w.log = append(w.log, "abort") }
+func (w *fakeWire) Context() context.Context    { return context.Background() }
+
+func newExchange(method, body string) (*Exchange, *fakeWire) {
+	w := &fakeWire{in: strings.NewReader(body)}
+	x := &Exchange{}
+	x.Reset(w)
+	x.Req.Method, x.Req.Length = method, int64(len(body))
+	return x, w
+}
+
+func TestRunTurnsErrorsIntoAnswers(t *testing.T) {
+	f := func(err error, wantStatus string, wantField, wantValue string) {
+		t.Helper()
+		x, w := newExchange("GET", "")
+		x.Resp.Fields.Set("X-Left-Over", "1")
+		if got := Run(x, HandlerFunc(func(*Exchange) error { return err })); !errors.Is(got, err) {
+			t.Fatalf("Run returned %v, want %v", got, err)
+		}
+		if !strings.HasPrefix(w.log[0], "head "+wantStatus+" ") || w.log[len(w.log)-1] != "end" {
+			t.Fatalf("%v: %v", err, w.log)
+		}
+		if x.Resp.Fields.Has("X-Left-Over") {
+			t.Errorf("%v: a field of the failed handler was sent", err)
+		}
+		if got := x.Resp.Fields.Get(wantField); got != wantValue {
+			t.Errorf("%v: %s is %q, want %q", err, wantField, got, wantValue)
+		}
+		if strings.Contains(w.out.String(), "secret") {
+			t.Errorf("%v: the cause is shown to the client", err)
+		}
+	}
+	f(Fail(503, "pool_saturated", "secret"), "503", "X-Httpjet-Proxy-Error", "pool_saturated")
+	f(Fail(404, "not_found", "secret"), "404", "X-Httpjet-Proxy-Error", "")
+	f(errors.New("secret"), "500", "X-Httpjet-Proxy-Error", "")
+	f(Redirect(301, "/a/"), "301", "Location", "/a/")
+	f(fmt.Errorf("wrapped: %w", &Error{Status: 405, Reason: "method_not_allowed", Fields: []Field{{"Allow", "GET"}}}), "405", "Allow", "GET")
+}
+
+func TestRunCutsAfterTheHead(t *testing.T) {
+	x, w := newExchange("GET", "")
+	err := Run(x, HandlerFunc(func(x *Exchange) error {
+		io.WriteString(x, "half")
+		return Fail(502, "upstream_transport", "reset")
+	}))
+	if err == nil || w.log[len(w.log)-1] != "abort" || w.out.String() != "half" {
+		t.Fatalf("%v %v %q", err, w.log, w.out.String())
+	}
+}
+
+func TestNoBodyForHead204And304(t *testing.T) {
+	f := func(method string, status int, length int64) {
+		t.Helper()
+		x, w := newExchange(method, "")
+		Run(x, HandlerFunc(func(x *Exchange) error {
+			x.Resp.Length = 4
+			if err := x.Start(status); err != nil {
+				return err
+			}
+			_, err := io.WriteString(x, "body")
+			return err
+		}))
+		want := fmt.Sprintf("head %d length %d nobody true last true", status, length)
+		if w.log[0] != want || w.out.Len() != 0 {
+			t.Errorf("%s %d: %v %q", method, status, w.log, w.out.String())
+		}
+	}
+	f("HEAD", 200, 4)
+	f("GET", 204, -1)
+	f("GET", 304, 4)
+}
+
+// R-PIPE-4: a body over its cap is 413, declared or not.
+func TestLimitBody(t *testing.T) {
+	x, _ := newExchange("POST", "12345")
+	if err := x.LimitBody(4); StatusOf(err) != 413 {
+		t.Errorf("declared: %v", err)
+	}
+	x, _ = newExchange("POST", "12345")
+	x.Req.Length = -1
+	if err := x.LimitBody(4); err != nil {
+		t.Errorf("undeclared: refused early: %v", err)
+	}
+	if _, err := io.ReadAll(x.Body()); StatusOf(err) != 413 || ReasonOf(err) != "request_body_too_large" {
+		t.Errorf("undeclared: %v", err)
+	}
+	x, _ = newExchange("POST", "1234")
+	if b, err := io.ReadAll(x.Body()); x.LimitBody(4) != nil || err != nil || len(b) != 4 {
+		t.Errorf("exact: %q %v", b, err)
+	}
+}
+
+type upper struct{ head int }
+
+func (u *upper) Head(x *Exchange) bool {
+	u.head++
+	x.Resp.Fields.Add("X-Seen", fmt.Sprint(u.head))
+	return true
+}
+func (u *upper) Wrap(next Sink) Sink { return upperSink{next} }
+
+type upperSink struct{ Sink }
+
+func (s upperSink) Write(p []byte) (int, error) { return s.Sink.Write(bytes.ToUpper(p)) }
+
+func TestFiltersSeeHeadThenBody(t *testing.T) {
+	x, w := newExchange("GET", "")
+	x.Use(&upper{})
+	Run(x, HandlerFunc(func(x *Exchange) error {
+		_, err := io.WriteString(x, "abc")
+		return err
+	}))
+	if w.out.String() != "ABC" || x.Resp.Fields.Get("X-Seen") != "1" || x.Written() != 3 {
+		t.Errorf("%q %v %d", w.out.String(), x.Resp.Fields, x.Written())
+	}
+}
+
+func TestFields(t *testing.T) {
+	var f Fields
+	f.Add("Connection", "")
+	f.Add("connection", "close , X-A,,")
+	f.Add("X-A", "1")
+	f.Add("x-a", "2")
+	if !f.HasToken("CONNECTION", "x-a") || f.HasToken("Connection", "X") {
+		t.Error("tokens of all lines are one list")
+	}
+	f.Set("X-a", "3")
+	if got := fmt.Sprint(f.list); got != "[{Connection } {connection close , X-A,,} {X-a 3}]" {
+		t.Error(got)
+	}
+	f.Del("Connection")
+	if f.Len() != 1 || f.Get("x-A") != "3" || f.Has("Connection") {
+		t.Error(f.list)
+	}
+}
+
+func TestResetKeepsMemory(t *testing.T) {
+	x, w := newExchange("GET", "")
+	x.Req.Fields.Add("A", "1")
+	if n := testing.AllocsPerRun(100, func() {
+		x.Reset(w)
+		x.Req.Fields.Add("A", "1")
+	}); n > 0 {
+		t.Errorf("%v allocations for each reset", n)
+	}
+}
