@@ -1,0 +1,96 @@
+package xmlconf
+
+import "time"
+
+// Context is one part of a host's URI space.
+type Context struct {
+	Block
+	URI      string `conf:"uri" doc:"/path, /path/ or exp:REGEX"`
+	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, lsapi, cgi, redirect, loadbalancer; others answer 503"`
+	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
+	Handler  string `conf:"handler" expand:"1" doc:"name of the application"`
+	Enabled  bool   `conf:"enabled" default:"1" doc:"0: no part of the search"`
+
+	AllowBrowse     bool           `conf:"allowBrowse" default:"1" doc:"0: 403 for everything below"`
+	AccessControl   *AccessControl `conf:"accessControl" doc:"addresses; a refused client gets 403"`
+	MaxReqBodySize  int64          `conf:"maxReqBodySize" unit:"size" range:"0.." default:"0" as:"honoured,strict" doc:"largest request body; absent: the server's"`
+	ResponseTimeout time.Duration  `conf:"responseTimeout" unit:"s" range:"1..86400" default:"0" as:"honoured,strict" doc:"overrides the processor's"`
+	IndexFiles      []string       `conf:"indexFiles" doc:"index files; absent: the host's"`
+	AddCharset      string         `conf:"addDefaultCharset" default:"off" doc:"off, on, or a charset"`
+	Charset         string         `conf:"addDefaultCharsetCustomized" default:"UTF-8" doc:"charset of on"`
+	ExtraHeaders    string         `conf:"extraHeaders" unit:"text" as:"later" doc:"lines: operations on response fields"`
+	EnableScript    bool           `conf:"enableScript" default:"1" doc:"0: script suffixes answer 403"`
+
+	Realm      string `conf:"realm" as:"closes" doc:"name of a realm: Basic authentication"`
+	AuthName   string `conf:"authName" doc:"text of the challenge"`
+	Required   string `conf:"required" doc:"valid-user, user a b, group g"`
+	Authorizer string `conf:"authorizer" expand:"1" as:"closes" doc:"fcgiauth application"`
+
+	ExternalRedirect bool         `conf:"externalRedirect" default:"1" as:"later" doc:"redirect: 0 with a local path stays inside"`
+	StatusCode       int          `conf:"statusCode" range:"200..599" default:"302" as:"later" doc:"redirect: status"`
+	EnableExpires    bool         `conf:"enableExpires" default:"0" as:"later" doc:"Expires of static answers"`
+	ExpiresDefault   string       `conf:"expiresDefault" as:"later" doc:"A or M and seconds, or words"`
+	ExpiresByType    string       `conf:"expiresByType" as:"later" doc:"type/sub=A604800, comma list"`
+	AddMIMEType      string       `conf:"addMIMEType" as:"later" doc:"type/sub suffix suffix, comma list"`
+	ForceType        string       `conf:"forceType" as:"later" doc:"MIME type of everything below"`
+	DefaultType      string       `conf:"defaultType" as:"later" doc:"MIME type of files without a known suffix"`
+	AutoIndex        bool         `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
+	Rewrite          *Rewrite     `conf:"rewrite" as:"later" gate:"enable" doc:"rewriting below this context"`
+	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
+	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later" doc:"page cache"`
+
+	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"later,strict" doc:"how uri matches"`
+	Methods         []string         `conf:"methods" as:"later,strict" doc:"methods; absent: all"`
+	StripPrefix     string           `conf:"stripPrefix" as:"later,strict" doc:"prefix taken off before the request goes upstream"`
+	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"later,strict" doc:"one substitution on the path"`
+	Retry           *Retry           `conf:"retry" as:"later,strict" doc:"further attempts"`
+	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this context"`
+	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict" doc:"cache for plain upstreams"`
+	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
+	ProxyOptions
+
+	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_ struct{} `conf:"order" as:"obsolete" doc:"position in WebAdmin"`
+	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect" doc:"identity of CGI programs"`
+	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
+	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect" doc:"compression"`
+	_ struct{} `conf:"phpIniOverride" unit:"block" as:"later" doc:"php_value, php_flag lines"`
+	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
+	_ struct{} `conf:"binPath" as:"noeffect" doc:"appserver: program"`
+	_ struct{} `conf:"rubyBin" as:"noeffect" doc:"appserver: program"`
+	_ struct{} `conf:"appType" as:"noeffect" doc:"appserver: kind"`
+	_ struct{} `conf:"startupFile" as:"noeffect" doc:"appserver: start file"`
+	_ struct{} `conf:"appserverEnv" as:"noeffect" doc:"appserver: environment"`
+	_ struct{} `conf:"railsEnv" as:"noeffect" doc:"appserver: environment"`
+	_ struct{} `conf:"maxConns" as:"noeffect" doc:"appserver: connections"`
+	_ struct{} `conf:"env" unit:"block" as:"noeffect" doc:"appserver: environment"`
+}
+
+// PathRewrite is one substitution on the path (R-CTX-7).
+type PathRewrite struct {
+	Block
+	Pattern     string `conf:"pattern" doc:"RE2"`
+	Replacement string `conf:"replacement" doc:"starts with /; $1 is a group"`
+}
+
+// ProxyCache is the cache for plain upstreams (spec section 27).
+type ProxyCache struct {
+	Block
+	Enable      bool   `conf:"enable" default:"0" doc:"switch"`
+	KeyStrategy string `conf:"keyStrategy" range:"url|method-url|method-url-vary" default:"method-url-vary" doc:"parts of the key"`
+	DefaultTTL  int    `conf:"defaultTTL" unit:"s" range:"0..31536000" default:"60" doc:"life without instructions"`
+	MaxTTL      int    `conf:"maxTTL" unit:"s" range:"0..31536000" default:"3600" doc:"longest life"`
+	MaxEntries  int    `conf:"maxEntries" range:"1..10000000" default:"1000" doc:"responses kept"`
+	MaxBodySize int64  `conf:"maxBodySize" unit:"size" range:"0..1G" default:"64K" doc:"largest body kept"`
+	StatusCodes []int  `conf:"statusCodes" range:"200..599" default:"200,203,204,300,301,404,410" doc:"status codes kept"`
+	StaleWhile  int    `conf:"staleWhileRevalidate" unit:"s" range:"0..86400" default:"0" doc:"stale while it is refreshed"`
+	StaleError  int    `conf:"staleIfError" unit:"s" range:"0..86400" default:"0" doc:"stale while the upstream fails"`
+}
+
+// WebSocket maps a path to a WebSocket backend.
+type WebSocket struct {
+	Block
+	URI     string   `conf:"uri" doc:"path prefix"`
+	Address string   `conf:"address" expand:"1" doc:"host:port, [v6]:port, ws://, wss://, uds://"`
+	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}

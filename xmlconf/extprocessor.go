@@ -1,0 +1,149 @@
+package xmlconf
+
+import "time"
+
+// ExtProcessor is an external application, in the server file, a vhost file or
+// a template.
+type ExtProcessor struct {
+	Block
+	Name      string `conf:"name" expand:"1" doc:"name, unique within scope and type"`
+	Type      string `conf:"type" doc:"proxy, fcgi, lsapi, loadbalancer, fcgiauth; others are kept by name and never routed"`
+	Addresses []Text `conf:"address" expand:"1" doc:"endpoint; several make a group"`
+
+	MaxConns           int           `conf:"maxConns" range:"1..10000" default:"100" doc:"requests in flight, by peer"`
+	InitTimeout        time.Duration `conf:"initTimeout" unit:"s" range:"0..86400" default:"60" doc:"resolve, connect, TLS and the wait for a permit; 0 means 10"`
+	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" doc:"time a broken peer is left alone; 0: no penalty"`
+	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"60" doc:"idle life of a kept connection; -1: without limit"`
+	PersistConn        bool          `conf:"persistConn" default:"1" doc:"keep connections open after a response"`
+	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" code:"W-RESPBUFFER" doc:"responses always stream"`
+	Env                []Text        `conf:"env" expand:"1" doc:"NAME=value for the application"`
+	Workers            []string      `conf:"workers" expand:"1" as:"later" doc:"members of a load balancer, type::name"`
+
+	ResponseTimeout   time.Duration `conf:"responseTimeout" unit:"s" range:"1..86400" default:"60" as:"honoured,strict" doc:"from the end of the upload to the response head"`
+	BodyTimeout       time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload"`
+	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"10ms..86400" default:"0" as:"later,strict" doc:"one attempt, to the head; 0: off"`
+	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"10ms..86400" default:"0" as:"later,strict" doc:"queue, lookups and all attempts, to the head; 0: off"`
+	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest pause of a response body; 0: off"`
+	WSIdleTimeout     time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
+
+	LoadBalancePolicy string `conf:"loadBalancePolicy" range:"primary-first|weighted-round-robin|weighted-least-active|round-robin|least-conn|ip-hash|cookie-hash|sticky" default:"primary-first" as:"later,strict" doc:"how a peer is chosen"`
+	AddressWeights    []int  `conf:"addressWeights" range:"1..1000" as:"later,strict" doc:"one weight for each address"`
+	CookieName        string `conf:"cookieName" as:"later,strict" doc:"cookie of cookie-hash and sticky"`
+	MaxInFlight       int    `conf:"maxInFlight" range:"0..1000000" default:"0" as:"later,strict" doc:"requests in flight by peer that make it ineligible; 0: none"`
+	MaxParamSize      int64  `conf:"maxParamSize" unit:"size" range:"1K..64M" default:"1M" as:"later,strict" doc:"all CGI variables of a request"`
+
+	AddressDrain   []string        `conf:"addressDrain" as:"later,strict" doc:"ordinals or authorities drained from the start"`
+	StickyCookie   *StickyCookie   `conf:"stickyCookie" as:"later,strict" doc:"attributes of the sticky cookie"`
+	HealthCheck    *HealthCheck    `conf:"healthCheck" as:"later,strict" doc:"active probes"`
+	CircuitBreaker *CircuitBreaker `conf:"circuitBreaker" as:"later,strict" doc:"response breaker"`
+	Retry          *Retry          `conf:"retry" as:"later,strict" doc:"further attempts"`
+	PeerRateLimit  *PeerRateLimit  `conf:"peerRateLimit" as:"later,strict" doc:"token bucket of each peer"`
+	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"later,strict" doc:"TLS towards the peers"`
+	ProxyOptions
+
+	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
+	Path         string        `conf:"path" expand:"1" as:"noeffect" doc:"program; httpjet starts none"`
+	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect" doc:"copies of the program"`
+	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect" doc:"start with the server"`
+	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect" doc:"idle life of the program"`
+
+	_ struct{} `conf:"backlog" as:"obsolete" doc:"listen backlog of the program"`
+	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_ struct{} `conf:"extUser" as:"noeffect" doc:"identity of the program"`
+	_ struct{} `conf:"extGroup" as:"noeffect" doc:"identity of the program"`
+	_ struct{} `conf:"umask" as:"noeffect" doc:"umask of the program"`
+	_ struct{} `conf:"priority" as:"noeffect" default:"0" doc:"nice level of the program"`
+	_ struct{} `conf:"memSoftLimit" as:"noeffect" doc:"memory of the program"`
+	_ struct{} `conf:"memHardLimit" as:"noeffect" doc:"memory of the program"`
+	_ struct{} `conf:"procSoftLimit" as:"noeffect" doc:"processes of the program"`
+	_ struct{} `conf:"procHardLimit" as:"noeffect" doc:"processes of the program"`
+}
+
+// ProxyOptions may stand on a processor and on a proxy context; the context wins
+// (R-CTX-8). Whether one is written is known by Block.Written.
+type ProxyOptions struct {
+	PreserveHost   bool   `conf:"preserveHost" default:"1" as:"later,strict" doc:"send the client's Host; 0: the peer's"`
+	ForwardedFor   string `conf:"forwardedFor" range:"auto|append|replace|off" default:"auto" as:"later,strict" doc:"X-Forwarded-For"`
+	ForwardedProto bool   `conf:"forwardedProto" default:"1" as:"later,strict" doc:"X-Forwarded-Proto"`
+	ForwardedHost  bool   `conf:"forwardedHost" default:"1" as:"later,strict" doc:"X-Forwarded-Host"`
+	AddVia         bool   `conf:"addVia" default:"1" as:"later,strict" doc:"Via"`
+	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"later,strict" doc:"overrides tracing/mode"`
+}
+
+// HealthCheck is the active probe of a group (spec section 11).
+type HealthCheck struct {
+	Block
+	Mode           string        `conf:"mode" range:"connect|GET|HEAD" default:"connect" doc:"transport only, or a request"`
+	Path           string        `conf:"path" doc:"origin form, / when absent; not with connect"`
+	Host           string        `conf:"host" doc:"Host of the request; the peer's authority when absent"`
+	Interval       time.Duration `conf:"interval" unit:"s" range:"1..3600" default:"10" doc:"time between probes"`
+	Timeout        time.Duration `conf:"timeout" unit:"s" range:"1..3600" default:"2" doc:"life of a probe, at most the interval"`
+	Rise           int           `conf:"rise" range:"1..100" default:"2" doc:"successes that make a peer eligible"`
+	Fall           int           `conf:"fall" range:"1..100" default:"3" doc:"failures that make it ineligible"`
+	ExpectedStatus string        `conf:"expectedStatus" default:"200" doc:"200 to 599, or 2xx"`
+}
+
+// CircuitBreaker is the response breaker of each peer (R-BRK-4).
+type CircuitBreaker struct {
+	Block
+	FailureThreshold int           `conf:"failureThreshold" range:"0..1000" default:"5" doc:"consecutive failures; 0: off"`
+	OpenDuration     time.Duration `conf:"openDuration" unit:"s" range:"100ms..3600" default:"10" doc:"time before trials"`
+	HalfOpenMax      int           `conf:"halfOpenMax" range:"1..100" default:"1" doc:"trials at once"`
+	FailOn           []string      `conf:"failOn" default:"transport,timeout,5xx" doc:"transport, timeout, 5xx, 500 to 599"`
+}
+
+// Retry is the retry policy of a processor or context (spec section 16).
+type Retry struct {
+	Block
+	Retries       int           `conf:"retries" range:"0..10" default:"0" doc:"further attempts"`
+	RetryOn       []string      `conf:"retryOn" default:"connect-failure,reset,timeout,502,504" doc:"connect-failure, reset, timeout, 500, 502, 503, 504, 5xx"`
+	RetryMethods  []string      `conf:"retryMethods" default:"GET,HEAD,OPTIONS" doc:"methods; an empty element is none"`
+	BackoffBase   time.Duration `conf:"backoffBase" unit:"s" range:"0..10" default:"100ms" doc:"first pause"`
+	RetrySamePeer bool          `conf:"retrySamePeer" default:"0" doc:"a tried peer may be tried again"`
+	RetryBufSize  int64         `conf:"retryBufSize" unit:"size" range:"0..1G" default:"10M" doc:"body kept for another attempt"`
+}
+
+// StickyCookie is the cookie of policy sticky.
+type StickyCookie struct {
+	Block
+	Path     string        `conf:"path" default:"/" doc:"Path"`
+	Secure   string        `conf:"secure" range:"auto|0|1" default:"auto" doc:"Secure; auto: on TLS"`
+	SameSite string        `conf:"sameSite" range:"Lax|Strict|None" default:"Lax" doc:"SameSite; None needs secure"`
+	HTTPOnly bool          `conf:"httpOnly" default:"1" doc:"HttpOnly"`
+	MaxAge   time.Duration `conf:"maxAge" unit:"s" range:"0..31536000" default:"0" doc:"0: of the session"`
+}
+
+// PeerRateLimit is the token bucket of each peer (R-RATE-1).
+type PeerRateLimit struct {
+	Block
+	ReqPerSec int `conf:"reqPerSec" range:"0..1000000" default:"0" doc:"tokens a second; 0: off"`
+	Burst     int `conf:"burst" range:"1..1000000" default:"0" doc:"size of the bucket; absent: reqPerSec, at least 1"`
+}
+
+// UpstreamTLS is the TLS identity used towards peers (R-UP-3).
+type UpstreamTLS struct {
+	Block
+	CAFile     string `conf:"caFile" unit:"path" doc:"roots instead of the system's"`
+	ServerName string `conf:"serverName" doc:"name verified in the certificate"`
+	CertFile   string `conf:"certFile" unit:"path" doc:"client certificate"`
+	KeyFile    string `conf:"keyFile" unit:"path" doc:"client key"`
+	Verify     bool   `conf:"verify" default:"1" doc:"0: no verification"`
+}
+
+// ClientRateLimit is a bucket of each client (R-RATE-2).
+type ClientRateLimit struct {
+	Block
+	ReqPerMinute int `conf:"reqPerMinute" range:"0..100000000" default:"0" doc:"tokens a minute; 0: off"`
+	Burst        int `conf:"burst" range:"1..1000000" default:"1" doc:"size of the bucket"`
+	MaxTracked   int `conf:"maxTracked" range:"1..10000000" default:"65536" doc:"clients remembered"`
+	IPv6Prefix   int `conf:"ipv6Prefix" range:"48..128" default:"64" doc:"length of an IPv6 client's identity"`
+}
+
+// ScriptHandler hands a suffix to an application.
+type ScriptHandler struct {
+	Block
+	Suffixes []string `conf:"suffix" doc:"suffixes without a dot"`
+	Type     string   `conf:"type" doc:"type of the application"`
+	Handler  string   `conf:"handler" expand:"1" doc:"name of the application"`
+	_        struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}

@@ -1,0 +1,135 @@
+package xmlconf
+
+// Listener is one socket that accepts clients.
+type Listener struct {
+	Block
+	Name    string      `conf:"name" doc:"unique name"`
+	Address string      `conf:"address" default:"*:80" doc:"HOST:PORT, *:PORT, [v6]:PORT, [ANY]:PORT"`
+	Secure  bool        `conf:"secure" default:"0" doc:"TLS"`
+	Maps    []*VHostMap `conf:"vhostMapList/vhostMap" doc:"domains of hosts"`
+	TLS
+	SSLProtocol int `conf:"sslProtocol" range:"1..31" default:"24" doc:"versions: 8 TLS 1.2, 16 TLS 1.3; older ones are never enabled"`
+
+	HTTPSRedirect     int      `conf:"httpsRedirect" range:"0|301|308" default:"0" as:"later,strict" doc:"redirect plain requests"`
+	HTTPSRedirectPort int      `conf:"httpsRedirectPort" range:"1..65535" default:"443" as:"later,strict" doc:"port of the redirect"`
+	AcmeDomains       []string `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
+
+	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_ struct{} `conf:"reusePort" default:"1" as:"later" doc:"SO_REUSEPORT"`
+	_ struct{} `conf:"binding" as:"noeffect" doc:"worker processes that listen"`
+}
+
+// TLS is what a listener and a host's vhssl share.
+type TLS struct {
+	KeyFile      string `conf:"keyFile" unit:"path" doc:"private key, PEM"`
+	CertFile     string `conf:"certFile" unit:"path" doc:"certificate and chain, PEM"`
+	CertChain    bool   `conf:"certChain" default:"0" doc:"the file holds the chain; all its certificates are always sent"`
+	CACertFile   string `conf:"CACertFile" unit:"path" doc:"CA of client certificates (listener), chain (vhssl)"`
+	CACertPath   string `conf:"CACertPath" unit:"path" as:"later" doc:"directory of CAs"`
+	Ciphers      string `conf:"ciphers" doc:"TLS 1.2 ciphers, OpenSSL list"`
+	EnableSpdy   int    `conf:"enableSpdy" range:"0..15" default:"12" doc:"ALPN: 4 h2, 8 h3, 0 none"`
+	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later" doc:"HTTP/3"`
+	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" as:"closes" doc:"client certificates: 0 none, 1 optional, 2 required, 3 optional"`
+	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" as:"later" doc:"length of a client's chain"`
+	Stapling     bool   `conf:"enableStapling" default:"0" as:"noeffect" code:"W-STAPLING" doc:"OCSP stapling is not implemented"`
+
+	_ struct{} `conf:"ocspRespMaxAge" as:"obsolete" doc:"OCSP stapling"`
+	_ struct{} `conf:"ocspResponder" as:"obsolete" doc:"OCSP stapling"`
+	_ struct{} `conf:"ocspCACerts" as:"obsolete" doc:"OCSP stapling"`
+	_ struct{} `conf:"enableECDHE" as:"noeffect" default:"1" doc:"key exchange"`
+	_ struct{} `conf:"enableDHE" as:"noeffect" default:"0" doc:"key exchange"`
+	_ struct{} `conf:"DHParam" as:"noeffect" doc:"key exchange"`
+	_ struct{} `conf:"renegProtection" as:"obsolete" doc:"renegotiation is always refused"`
+	_ struct{} `conf:"sslSessionCache" as:"noeffect" default:"0" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionTickets" as:"later" default:"1" doc:"TLS session tickets"`
+	_ struct{} `conf:"crlPath" as:"closes" doc:"revocation lists"`
+	_ struct{} `conf:"crlFile" as:"closes" doc:"revocation lists"`
+}
+
+// VHostMap maps domains of a listener to a host.
+type VHostMap struct {
+	Block
+	VHost   string   `conf:"vhost" doc:"name of the host"`
+	Domains []string `conf:"domain" doc:"names, patterns with * and ?, or *"`
+}
+
+// VHSSL is a host's own certificate.
+type VHSSL struct {
+	Block
+	TLS
+	_ struct{} `conf:"sslProtocol" as:"noeffect" doc:"the listener decides the versions"`
+	_ struct{} `conf:"acme" unit:"block" as:"later" gate:"enabled" doc:"automatic certificate"`
+}
+
+// TemplateDecl names a template file and its members.
+type TemplateDecl struct {
+	Block
+	Name         string    `conf:"name" doc:"name of the template"`
+	TemplateFile string    `conf:"templateFile" unit:"path" doc:"file with virtualHostTemplate"`
+	Listeners    []string  `conf:"listeners" doc:"listeners that map the members"`
+	Members      []*Member `conf:"member" doc:"one host for each"`
+	_            struct{}  `conf:"note" as:"obsolete" doc:"remark"`
+}
+
+// Member is one host made from a template.
+type Member struct {
+	Block
+	VHName    string   `conf:"vhName" doc:"name of the host"`
+	VHDomain  []string `conf:"vhDomain" expand:"1" doc:"domains; absent: vhName"`
+	VHAliases []string `conf:"vhAliases" expand:"1" doc:"further domains"`
+	VHRoot    string   `conf:"vhRoot" unit:"path" doc:"instead of the template's"`
+	_         struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}
+
+// Template is a template file.
+type Template struct {
+	Block
+	VHRoot     string `conf:"vhRoot" unit:"path" doc:"root of each member; should hold $VH_NAME"`
+	HostConfig *VHost `conf:"virtualHostConfig" doc:"settings of each member"`
+	HostSwitches
+	_ struct{} `conf:"configFile" as:"obsolete" doc:"used by WebAdmin only"`
+	_ struct{} `conf:"templateFile" as:"obsolete" doc:"used by WebAdmin only"`
+	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}
+
+// ErrorLog is logging/log.
+type ErrorLog struct {
+	Block
+	UseServer       int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own file, 1 the server's (hosts only)"`
+	FileName        string   `conf:"fileName" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
+	LogLevel        string   `conf:"logLevel" range:"ERROR|WARN|NOTICE|INFO|DEBUG" default:"INFO" doc:"least level written"`
+	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"20M" doc:"size of rotation; 0: never"`
+	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
+	CompressArchive bool     `conf:"compressArchive" default:"0" doc:"gzip rotated files"`
+	_               struct{} `conf:"debugLevel" as:"noeffect" default:"0" doc:"verbosity of DEBUG"`
+	_               struct{} `conf:"enableStderrLog" as:"later" default:"1" doc:"stderr.log"`
+	_               struct{} `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
+}
+
+// AccessLog is logging/accessLog.
+type AccessLog struct {
+	Block
+	UseServer       int      `conf:"useServer" range:"0..2" default:"0" doc:"0 own file, 1 the server's, 2 none (hosts only)"`
+	FileName        string   `conf:"fileName" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
+	LogFormat       string   `conf:"logFormat" doc:"combined, common, json, or an Apache format"`
+	LogHeaders      int      `conf:"logHeaders" range:"0..7" default:"3" doc:"without logFormat: 1 Referer, 2 User-Agent, 4 Host"`
+	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"10M" doc:"size of rotation; 0: never"`
+	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
+	CompressArchive bool     `conf:"compressArchive" default:"0" doc:"gzip rotated files"`
+	LogReferer      bool     `conf:"logReferer" default:"1" as:"obsolete" doc:"older form of logHeaders"`
+	LogUserAgent    bool     `conf:"logUserAgent" default:"1" as:"obsolete" doc:"older form of logHeaders"`
+	BytesLog        string   `conf:"bytesLog" as:"noeffect" doc:"bandwidth log"`
+	PipedLogger     string   `conf:"pipedLogger" as:"noeffect" doc:"logger application"`
+	_               struct{} `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
+	_               struct{} `conf:"append" as:"obsolete" doc:"always appended"`
+}
+
+// Logging is the logs of the server or of a host.
+type Logging struct {
+	Block
+	Log           *ErrorLog    `conf:"log" doc:"error log"`
+	AccessLogs    []*AccessLog `conf:"accessLog" doc:"access logs; each gets every request of its scope"`
+	CompletionLog bool         `conf:"completionLog" default:"0" as:"later,strict" doc:"one JSON object for each request on stdout"`
+	_             struct{}     `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
+	_             struct{}     `conf:"enableStderrLog" as:"later" default:"1" doc:"stderr.log"`
+}

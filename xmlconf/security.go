@@ -1,0 +1,128 @@
+package xmlconf
+
+// ServerSecurity is the security block of the server file.
+type ServerSecurity struct {
+	Block
+	AccessControl     *AccessControl    `conf:"accessControl" doc:"addresses; a refused client is cut off"`
+	AccessDenyDir     []Text            `conf:"accessDenyDir/dir" expand:"1" doc:"directories never served; /* at the end: the whole tree"`
+	FileAccess        FileAccessControl `conf:"fileAccessControl" doc:"links and permissions of files"`
+	PerClient         PerClientLimit    `conf:"perClientConnLimit" doc:"throttling of clients"`
+	CGI               CGIRLimit         `conf:"CGIRLimit" doc:"limits of started applications"`
+	HotlinkCtrl       *HotlinkCtrl      `conf:"hotlinkCtrl" as:"closes" gate:"enableHotlinkCtrl" doc:"Referer check"`
+	UseCFConnectingIP bool              `conf:"useCFConnectingIP" default:"0" as:"honoured,strict" doc:"CF-Connecting-IP of a trusted peer names the client"`
+	ClientRateLimit   *ClientRateLimit  `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client, all hosts"`
+
+	_ struct{} `conf:"censorshipControl" unit:"block" as:"noeffect" gate:"enableCensorship" doc:"request filter"`
+	_ struct{} `conf:"censorshipRuleSet" unit:"block" as:"noeffect" gate:"enabled" doc:"request filter"`
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
+	_ struct{} `conf:"allowExtAppSetuid" default:"0" as:"noeffect" doc:"identities of started applications"`
+}
+
+// AccessControl is a pair of address lists. Items are as written, remarks
+// removed; T at the end of an allow item marks a trusted proxy.
+type AccessControl struct {
+	Block
+	Allow []string `conf:"allow" doc:"addresses, networks, ALL; T at the end: trusted proxy"`
+	Deny  []string `conf:"deny" doc:"addresses, networks, ALL"`
+}
+
+// FileAccessControl is the server's rules about files.
+type FileAccessControl struct {
+	Block
+	FollowSymbolLink               int    `conf:"followSymbolLink" range:"0..2" default:"1" doc:"0 no, 1 yes, 2 if the owner matches"`
+	CheckSymbolLink                bool   `conf:"checkSymbolLink" default:"0" doc:"test a link's target against accessDenyDir"`
+	ForceStrictOwnership           bool   `conf:"forceStrictOwnership" default:"0" doc:"files must belong to the host's owner"`
+	RequiredPermissionMask         uint32 `conf:"requiredPermissionMask" unit:"octal" default:"004" doc:"bits a file must have"`
+	RestrictedPermissionMask       uint32 `conf:"restrictedPermissionMask" unit:"octal" default:"041111" doc:"bits a file must not have"`
+	RestrictedScriptPermissionMask uint32 `conf:"restrictedScriptPermissionMask" unit:"octal" default:"000" doc:"bits a script must not have"`
+	RestrictedDirPermissionMask    uint32 `conf:"restrictedDirPermissionMask" unit:"octal" default:"000" doc:"bits a directory must not have"`
+}
+
+// PerClientLimit is the throttling of one client address.
+type PerClientLimit struct {
+	Block
+	StaticReqPerSec int      `conf:"staticReqPerSec" range:"0.." default:"0" as:"later" doc:"requests for files; 0: no limit"`
+	DynReqPerSec    int      `conf:"dynReqPerSec" range:"0.." default:"0" as:"later" doc:"requests for applications; 0: no limit"`
+	OutBandwidth    int64    `conf:"outBandwidth" unit:"size" range:"0.." default:"0" as:"later" doc:"bytes a second to the client; 0: no limit"`
+	InBandwidth     int64    `conf:"inBandwidth" unit:"size" range:"0.." default:"0" as:"later" doc:"bytes a second from the client; 0: no limit"`
+	SoftLimit       int      `conf:"softLimit" range:"0.." default:"10000" as:"later" doc:"connections that lead to a ban"`
+	HardLimit       int      `conf:"hardLimit" range:"0.." default:"10000" as:"later" doc:"connections at once"`
+	GracePeriod     int      `conf:"gracePeriod" unit:"s" range:"1..3600" default:"10" as:"later" doc:"time over softLimit before a ban"`
+	BanPeriod       int      `conf:"banPeriod" unit:"s" range:"0.." default:"60" as:"later" doc:"length of a ban"`
+	BlockBadReq     bool     `conf:"blockBadReq" default:"1" as:"later" doc:"ban clients that send malformed requests"`
+	_               struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
+}
+
+// CGIRLimit is the limits of started applications; httpjet starts none yet.
+type CGIRLimit struct {
+	Block
+	_ struct{} `conf:"maxCGIInstances" as:"obsolete" doc:"programs at once"`
+	_ struct{} `conf:"minUID" as:"obsolete" doc:"least user id"`
+	_ struct{} `conf:"minGID" as:"obsolete" doc:"least group id"`
+	_ struct{} `conf:"forceGID" as:"obsolete" doc:"group id"`
+	_ struct{} `conf:"umask" as:"obsolete" doc:"umask"`
+	_ struct{} `conf:"priority" as:"obsolete" doc:"nice level"`
+	_ struct{} `conf:"CPUSoftLimit" as:"obsolete" doc:"CPU seconds"`
+	_ struct{} `conf:"CPUHardLimit" as:"obsolete" doc:"CPU seconds"`
+	_ struct{} `conf:"memSoftLimit" as:"obsolete" doc:"memory"`
+	_ struct{} `conf:"memHardLimit" as:"obsolete" doc:"memory"`
+	_ struct{} `conf:"procSoftLimit" as:"obsolete" doc:"processes"`
+	_ struct{} `conf:"procHardLimit" as:"obsolete" doc:"processes"`
+	_ struct{} `conf:"cgidSock" as:"obsolete" doc:"socket of the CGI daemon"`
+	_ struct{} `conf:"cgroups" as:"obsolete" doc:"control groups"`
+}
+
+// HotlinkCtrl is the Referer check for media files.
+type HotlinkCtrl struct {
+	Block
+	Enable            bool     `conf:"enableHotlinkCtrl" default:"0" doc:"switch"`
+	Suffixes          []string `conf:"suffixes" doc:"suffixes of guarded files"`
+	RedirectURI       string   `conf:"redirectUri" doc:"answer instead of 403"`
+	AllowDirectAccess bool     `conf:"allowDirectAccess" default:"0" doc:"requests without Referer pass"`
+	OnlySelf          bool     `conf:"onlySelf" default:"0" doc:"only the host's own pages"`
+	AllowedHosts      []string `conf:"allowedHosts" doc:"further hosts"`
+}
+
+// HostSecurity is the security block of a vhost file.
+type HostSecurity struct {
+	Block
+	AccessControl   *AccessControl   `conf:"accessControl" doc:"addresses; a refused client gets 403"`
+	Realms          []*Realm         `conf:"realmList/realm" doc:"password realms"`
+	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" as:"closes" gate:"enableHotlinkCtrl" doc:"Referer check"`
+	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this host"`
+
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
+	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
+}
+
+// Realm is a set of users and groups. Realms alone restrict nothing: a context
+// names one.
+type Realm struct {
+	Block
+	Name    string   `conf:"name" doc:"name"`
+	Type    string   `conf:"type" default:"file" doc:"file; ldap and dbm are not implemented"`
+	UserDB  *RealmDB `conf:"userDB" doc:"users"`
+	GroupDB *RealmDB `conf:"groupDB" doc:"groups"`
+	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}
+
+// RealmDB is one file of a realm.
+type RealmDB struct {
+	Block
+	Location     string   `conf:"location" unit:"path" doc:"file: user:hash[:groups], or group: user user"`
+	MaxCacheSize int      `conf:"maxCacheSize" unit:"size" range:"0..102400" default:"200" doc:"entries kept"`
+	CacheTimeout int      `conf:"cacheTimeout" unit:"s" range:"0..3600" default:"60" doc:"life of an entry"`
+	_            struct{} `conf:"type" as:"obsolete" doc:"older place of the realm's type"`
+	_            struct{} `conf:"attrPasswd" as:"noeffect" doc:"LDAP"`
+	_            struct{} `conf:"attrMemberOf" as:"noeffect" doc:"LDAP"`
+	_            struct{} `conf:"LDAPBindDN" as:"noeffect" doc:"LDAP"`
+	_            struct{} `conf:"LDAPBindPasswd" as:"noeffect" doc:"LDAP"`
+}

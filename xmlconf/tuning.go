@@ -1,0 +1,114 @@
+package xmlconf
+
+import "time"
+
+// Tuning is the server's tuning block.
+type Tuning struct {
+	Block
+	MaxConnections    int           `conf:"maxConnections" range:"1..1000000" default:"65000" doc:"client connections of all listeners"`
+	ConnTimeout       time.Duration `conf:"connTimeout" unit:"s" range:"1..1000000" default:"60" doc:"no progress of a head, handshake, body or response"`
+	KeepAliveTimeout  time.Duration `conf:"keepAliveTimeout" unit:"s" range:"0..10000" default:"5" doc:"idle time between requests; 0: no keep-alive"`
+	MaxKeepAliveReq   int           `conf:"maxKeepAliveReq" range:"0..32767" default:"1000" doc:"requests of a connection"`
+	MaxReqURLLen      int           `conf:"maxReqURLLen" unit:"size" range:"100..65530" default:"8192" doc:"longest request target; over it 414"`
+	MaxReqHeaderSize  int           `conf:"maxReqHeaderSize" unit:"size" range:"1024..131072" default:"16380" doc:"largest request head; over it 431"`
+	MaxReqBodySize    int64         `conf:"maxReqBodySize" unit:"size" range:"1M.." default:"2047M" doc:"largest request body; over it 413"`
+	FileETag          int           `conf:"fileETag" range:"0..28" default:"28" doc:"parts of a file's ETag: 4 inode, 8 time, 16 size"`
+	MaxSSLConnections int           `conf:"maxSSLConnections" range:"0..1000000" default:"0" as:"noeffect" doc:"TLS connections; maxConnections bounds all"`
+
+	MaxInFlightReqs         int           `conf:"maxInFlightReqs" range:"1..1000000" default:"2048" as:"honoured,strict" doc:"requests served at once; more wait, then 503"`
+	TotalReqBufSize         int64         `conf:"totalReqBufSize" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"bytes of buffered request bodies in the process"`
+	MaxBufferedReqs         int           `conf:"maxBufferedReqs" range:"1..1000000" default:"4096" as:"honoured,strict" doc:"request bodies buffered at once"`
+	GracefulShutdownTimeout time.Duration `conf:"gracefulShutdownTimeout" unit:"s" range:"0..3600" default:"12" as:"honoured,strict" doc:"time for work in flight at a stop"`
+	ShutdownDelay           time.Duration `conf:"shutdownDelay" unit:"s" range:"0..3600" default:"0" as:"honoured,strict" doc:"time between not ready and the close of listeners"`
+	ProxyErrorHeader        bool          `conf:"proxyErrorHeader" default:"1" as:"honoured,strict" doc:"X-Httpjet-Proxy-Error on answers made by the proxy"`
+
+	DNSRefresh           time.Duration `conf:"dnsRefresh" unit:"s" range:"1..3600" default:"10" as:"later,strict" doc:"age at which an answer is asked again"`
+	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict" doc:"life of the last answer while lookups fail"`
+	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"later,strict" doc:"time before a failed name is asked again"`
+	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"later,strict" doc:"lookups at once"`
+	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"honoured,strict" doc:"reload when a file changes"`
+	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict" doc:"compress proxied answers"`
+	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict" doc:"compress event streams"`
+	DenyRedirectCdnCache bool          `conf:"denyRedirectCdnCache" default:"0" as:"later,strict" doc:"redirects to the own host are not cacheable"`
+	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"later,strict" doc:"life of tunnels whose route a reload changed"`
+	FcgiHandlerAlias     bool          `conf:"fcgiHandlerAlias" default:"1" as:"later,strict" doc:"script handlers of type fcgi reach FastCGI"`
+
+	MaxDynRespHeaderSize int      `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" doc:"largest head of an application's answer"`
+	MaxDynRespSize       int64    `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
+	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" as:"later" doc:"largest file kept in memory"`
+	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" as:"later" doc:"all files kept in memory"`
+	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later" doc:"largest mapped file"`
+	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later" doc:"all mapped files"`
+	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later" doc:"gzip"`
+	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later" doc:"gzip of application answers"`
+	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later" doc:"gzip level"`
+	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later" doc:"brotli level of application answers; 0 off"`
+	BrCompressLevel      int      `conf:"brCompressLevel" range:"0..11" default:"5" as:"later" doc:"brotli level"`
+	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later" doc:"zstd"`
+	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later" doc:"zstd level"`
+	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later" doc:"MIME types to compress; !type removes one"`
+	ProxyProtocol        []string `conf:"proxyProtocol" as:"later" doc:"peers that may send a PROXY header"`
+	SSLDefaultCiphers    string   `conf:"sslDefaultCiphers" as:"later" doc:"ciphers of listeners and hosts, OpenSSL list"`
+	SSLStrictSNI         bool     `conf:"sslStrictSni" default:"0" as:"later" doc:"an unknown name ends the handshake"`
+	Acme                 int      `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
+	QuicEnable           bool     `conf:"quicEnable" default:"1" as:"later" doc:"HTTP/3"`
+	SndBufSize           int64    `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later" doc:"send buffer of a socket; 0: the system's"`
+	RcvBufSize           int64    `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later" doc:"receive buffer of a socket; 0: the system's"`
+
+	_ struct{} `conf:"smartKeepAlive" as:"obsolete" doc:"keep-alive for images only"`
+	_ struct{} `conf:"eventDispatcher" as:"obsolete" doc:"event system"`
+	_ struct{} `conf:"SSLCryptoDevice" as:"obsolete" doc:"TLS hardware"`
+	_ struct{} `conf:"useSendfile" as:"noeffect" default:"1" doc:"sendfile is always used"`
+	_ struct{} `conf:"useAIO" as:"noeffect" default:"0" doc:"asynchronous reads"`
+	_ struct{} `conf:"AIOBlockSize" as:"obsolete" doc:"asynchronous reads"`
+	_ struct{} `conf:"gzipAutoUpdateStatic" default:"0" as:"later" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipStaticCompressLevel" as:"later" default:"6" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipCacheDir" as:"later" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipMaxFileSize" unit:"size" as:"later" default:"1M" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipMinFileSize" unit:"size" as:"later" default:"300" doc:"compressed copies of files"`
+	_ struct{} `conf:"brStaticCompressLevel" as:"later" default:"6" doc:"compressed copies of files"`
+	_ struct{} `conf:"enableDynBrCompress" as:"later" default:"1" doc:"brotli of application answers"`
+	_ struct{} `conf:"enableDynZstdCompress" as:"later" default:"1" doc:"zstd of application answers"`
+	_ struct{} `conf:"shmDefaultDir" as:"noeffect" doc:"shared memory"`
+	_ struct{} `conf:"ramDiskPath" as:"noeffect" doc:"directory in memory"`
+	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" doc:"Secure on cookies"`
+	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect" doc:"reverse lookup of robots"`
+	_ struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
+	_ struct{} `conf:"sslStrongDhKey" as:"obsolete" doc:"DH key size"`
+	_ struct{} `conf:"sslEnableMultiCerts" default:"0" as:"noeffect" doc:"RSA and ECC pair"`
+	_ struct{} `conf:"sslSessionCache" as:"noeffect" default:"1" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionTickets" as:"later" default:"1" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslSessionTicketLifetime" as:"later" default:"3600" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslSessionTicketKeyFile" as:"later" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslOcspProxy" as:"noeffect" doc:"proxy for OCSP"`
+	_ struct{} `conf:"sslDefaultCAFile" as:"later" doc:"CA bundle"`
+	_ struct{} `conf:"sslDefaultCAPath" as:"later" doc:"CA bundle"`
+	_ struct{} `conf:"quicShmDir" as:"noeffect" doc:"QUIC shared memory"`
+	_ struct{} `conf:"quicVersions" as:"noeffect" doc:"QUIC versions"`
+	_ struct{} `conf:"quicCongestionCtrl" as:"noeffect" default:"0" doc:"QUIC congestion control"`
+	_ struct{} `conf:"quicCfcw" as:"noeffect" doc:"QUIC connection window"`
+	_ struct{} `conf:"quicMaxCfcw" as:"noeffect" doc:"QUIC connection window"`
+	_ struct{} `conf:"quicSfcw" as:"noeffect" doc:"QUIC stream window"`
+	_ struct{} `conf:"quicMaxSfcw" as:"noeffect" doc:"QUIC stream window"`
+	_ struct{} `conf:"quicMaxStreams" as:"later" default:"500" doc:"QUIC streams"`
+	_ struct{} `conf:"quicHandshakeTimeout" as:"later" default:"10" doc:"QUIC handshake"`
+	_ struct{} `conf:"quicIdleTimeout" as:"later" default:"30" doc:"QUIC idle time"`
+}
+
+// Quic is the server's quic block.
+type Quic struct {
+	Block
+	QuicEnable bool     `conf:"quicEnable" default:"0" doc:"HTTP/3"`
+	_          struct{} `conf:"quicShmDir" doc:"QUIC shared memory"`
+	_          struct{} `conf:"quicVersions" doc:"QUIC versions"`
+	_          struct{} `conf:"quicCongestionCtrl" doc:"QUIC congestion control"`
+	_          struct{} `conf:"quicCfcw" doc:"QUIC connection window"`
+	_          struct{} `conf:"quicMaxCfcw" doc:"QUIC connection window"`
+	_          struct{} `conf:"quicSfcw" doc:"QUIC stream window"`
+	_          struct{} `conf:"quicMaxSfcw" doc:"QUIC stream window"`
+	_          struct{} `conf:"quicMaxStreams" doc:"QUIC streams"`
+	_          struct{} `conf:"quicHandshakeTimeout" doc:"QUIC handshake"`
+	_          struct{} `conf:"quicIdleTimeout" doc:"QUIC idle time"`
+}

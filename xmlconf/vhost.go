@@ -1,0 +1,164 @@
+package xmlconf
+
+// VHost is a vhost file, or the virtualHostConfig of a template.
+type VHost struct {
+	Block
+	DocRoot         string   `conf:"docRoot" unit:"path" doc:"document root, $DOC_ROOT"`
+	VHDomain        []string `conf:"vhDomain" expand:"1" doc:"primary domains; the first is $VH_DOMAIN"`
+	VHAliases       []string `conf:"vhAliases" expand:"1" doc:"further domains"`
+	Enabled         bool     `conf:"enabled" default:"1" doc:"0: 403 for every request"`
+	IndexFiles      []string `conf:"indexFiles" doc:"index files, older place of index/indexFiles"`
+	AllowSymbolLink int      `conf:"allowSymbolLink" range:"0..2" default:"-1" doc:"as in the declaration"`
+	AdminEmails     []string `conf:"adminEmails" as:"later" doc:"contact in error pages and SERVER_ADMIN"`
+	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later" doc:"compression of this host"`
+	EnableBr        bool     `conf:"enableBr" default:"1" as:"later" doc:"compression of this host"`
+	EnableQuic      bool     `conf:"enableQuic" default:"1" as:"later" doc:"HTTP/3 of this host"`
+	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" as:"later" doc:"php_value, php_flag lines"`
+
+	HtAccess    HtAccess     `conf:"htAccess" doc:"per-directory files"`
+	Logging     Logging      `conf:"logging" doc:"logs of this host"`
+	Index       Index        `conf:"index" doc:"index files and listings"`
+	Security    HostSecurity `conf:"security" doc:"access lists and realms"`
+	Rewrite     Rewrite      `conf:"rewrite" as:"later" gate:"enable" doc:"rewriting"`
+	VHSSL       *VHSSL       `conf:"vhssl" doc:"own certificate"`
+	Expires     Expires      `conf:"expires" as:"later" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
+	Cache       Cache        `conf:"cache" as:"later" gate:"cacheEngine" doc:"page cache"`
+	AcmeDomains []string     `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
+
+	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications of this host"`
+	ScriptHandlers []*ScriptHandler `conf:"scriptHandlerList/scriptHandler" doc:"suffixes handed to applications"`
+	Contexts       []*Context       `conf:"contextList/context" doc:"parts of the URI space"`
+	WebSockets     []*WebSocket     `conf:"websocketList/websocket" doc:"WebSocket maps"`
+	ErrorPages     []*ErrorPage     `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
+	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
+
+	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
+	_ struct{} `conf:"cgroups" default:"0" as:"noeffect" doc:"control groups of started applications"`
+	_ struct{} `conf:"setUIDMode" default:"0" as:"noeffect" doc:"identity of started applications"`
+	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect" doc:"chroot of started applications"`
+	_ struct{} `conf:"chrootPath" as:"noeffect" doc:"chroot of started applications"`
+	_ struct{} `conf:"suexecUser" as:"noeffect" doc:"identity of started applications"`
+	_ struct{} `conf:"suexecGroup" as:"noeffect" doc:"identity of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
+	_ struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" doc:"module parameters by URL"`
+	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
+	_ struct{} `conf:"frontPage" unit:"block" as:"obsolete" doc:"FrontPage extensions"`
+	_ struct{} `conf:"awstats" unit:"block" as:"obsolete" doc:"AWStats"`
+	_ struct{} `conf:"aspnet" unit:"block" as:"obsolete" doc:"ASP.NET"`
+	_ struct{} `conf:"mono" unit:"block" as:"obsolete" doc:"ASP.NET"`
+	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
+	_ struct{} `conf:"enableContextAC" as:"obsolete" doc:"ancient switch"`
+	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" gate:"enabled" doc:"PageSpeed"`
+	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" gate:"enabled" doc:"ModSecurity"`
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
+}
+
+// HtAccess is the switches of per-directory files. A host's replaces the
+// server's.
+type HtAccess struct {
+	Block
+	AllowOverride  int    `conf:"allowOverride" range:"0..31" default:"0" doc:"groups: 1 Limit, 2 Auth, 4 FileInfo, 8 Indexes, 16 Options; 0 none"`
+	AccessFileName string `conf:"accessFileName" default:".htaccess" doc:"name of the file"`
+}
+
+// Index is a host's index files and listings.
+type Index struct {
+	Block
+	UseServer    int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own list, 1 the server's, 2 own first"`
+	IndexFiles   []string `conf:"indexFiles" doc:"tried in order; - is none"`
+	AutoIndex    bool     `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
+	AutoIndexURI string   `conf:"autoIndexURI" as:"later" default:"/_autoindex/default.php" doc:"script that renders listings"`
+}
+
+// ServerRewrite is the rewrite block of the server file.
+type ServerRewrite struct {
+	Block
+	AutoLoadHtaccess bool     `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
+	_                struct{} `conf:"enable" as:"obsolete" doc:"each host has its own"`
+	_                struct{} `conf:"logLevel" as:"noeffect" default:"0" doc:"tracing of rules"`
+}
+
+// Rewrite is the rewrite block of a host or context.
+type Rewrite struct {
+	Block
+	Enable            bool          `conf:"enable" default:"0" doc:"switch"`
+	Inherit           bool          `conf:"inherit" default:"1" doc:"in contexts: the host's rules run after the own ones"`
+	Base              string        `conf:"base" doc:"RewriteBase"`
+	AutoLoadHtaccess  bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files"`
+	LogLevel          int           `conf:"logLevel" range:"0..9" default:"0" doc:"tracing of rules"`
+	Maps              []*RewriteMap `conf:"map" doc:"lookup tables"`
+	Rules             string        `conf:"rules" unit:"text" doc:"Apache syntax"`
+	AllowDynamicProxy bool          `conf:"allowDynamicProxy" default:"0" as:"honoured,strict" doc:"[P] may build its host from the request"`
+	AllowAdHocProxy   bool          `conf:"allowAdHocProxy" default:"0" as:"honoured,strict" doc:"[P] may name a host that is no processor"`
+}
+
+// RewriteMap is a lookup table of rules.
+type RewriteMap struct {
+	Block
+	Name     string   `conf:"name" doc:"name"`
+	Location string   `conf:"location" expand:"1" doc:"txt:FILE, rnd:FILE, int:toupper, int:tolower, int:escape, int:unescape"`
+	_        struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}
+
+// Expires is expiry of static answers.
+type Expires struct {
+	Block
+	Enable  bool   `conf:"enableExpires" default:"0" doc:"switch"`
+	Default string `conf:"expiresDefault" doc:"A or M and seconds, or words"`
+	ByType  string `conf:"expiresByType" doc:"type/sub=A604800, comma list"`
+}
+
+// ErrorPage is one own error page.
+type ErrorPage struct {
+	Block
+	ErrCode string   `conf:"errCode" doc:"status codes"`
+	URL     string   `conf:"url" doc:"local path, or URL"`
+	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+}
+
+// Cache is the page cache of the server or a host.
+type Cache struct {
+	Block
+	CacheEngine   int         `conf:"cacheEngine" range:"0..7" default:"0" doc:"1 cache, 2 crawler, 4 ESI"`
+	Storage       Storage     `conf:"storage" doc:"where objects are kept"`
+	Policy        CachePolicy `conf:"cachePolicy" doc:"what is kept"`
+	NoCacheDomain []string    `conf:"noCacheDomain" doc:"hosts never cached"`
+	NoCacheURL    string      `conf:"noCacheUrl" unit:"text" doc:"lines: paths never cached"`
+}
+
+// Storage is where cached objects are kept.
+type Storage struct {
+	Block
+	CacheStorePath string   `conf:"cacheStorePath" unit:"path" doc:"directory"`
+	_              struct{} `conf:"cacheMgrStorePath" doc:"housekeeping"`
+	_              struct{} `conf:"pubStoreExpireMinutes" doc:"housekeeping"`
+	_              struct{} `conf:"purgeNoHitTimeout" doc:"housekeeping"`
+	_              struct{} `conf:"litemage" unit:"block" doc:"Magento module"`
+}
+
+// CachePolicy is what the page cache keeps.
+type CachePolicy struct {
+	Block
+	EnableCache            bool     `conf:"enableCache" default:"0" doc:"store without the application asking"`
+	EnablePrivateCache     bool     `conf:"enablePrivateCache" default:"0" doc:"the same, privately"`
+	CheckPublicCache       bool     `conf:"checkPublicCache" default:"1" doc:"look up public objects"`
+	CheckPrivateCache      bool     `conf:"checkPrivateCache" default:"1" doc:"look up private objects"`
+	EnablePublicCache      bool     `conf:"enablePublicCache" default:"1" doc:"alias of checkPublicCache"`
+	RespectCacheable       bool     `conf:"respectCacheable" default:"0" doc:"obey Cache-Control of the response"`
+	MaxCacheObjSize        int64    `conf:"maxCacheObjSize" unit:"size" range:"1K..100M" default:"100M" doc:"largest object"`
+	MaxStaleAge            int      `conf:"maxStaleAge" unit:"s" range:"0.." default:"200" doc:"life of a stale object while it is refreshed"`
+	CacheKeyMod            string   `conf:"cacheKeyMod" unit:"text" doc:"query parameters left out of the key"`
+	ExpireInSeconds        int      `conf:"expireInSeconds" unit:"s" range:"0.." default:"900" doc:"life of an object"`
+	PrivateExpireInSeconds int      `conf:"privateExpireInSeconds" unit:"s" range:"0.." default:"0" doc:"life of a private object"`
+	_                      struct{} `conf:"enablePostCache" doc:"store answers to POST"`
+	_                      struct{} `conf:"microCache5xx" doc:"store errors"`
+	_                      struct{} `conf:"qsCache" doc:"requests with a query"`
+	_                      struct{} `conf:"reqCookieCache" doc:"requests with cookies"`
+	_                      struct{} `conf:"respCookieCache" doc:"answers with cookies"`
+	_                      struct{} `conf:"ignoreReqCacheCtrl" doc:"ignore the client's Cache-Control"`
+	_                      struct{} `conf:"ignoreRespCacheCtrl" doc:"ignore the answer's Cache-Control"`
+	_                      struct{} `conf:"cacheStatusCode" doc:"stored status codes"`
+}
