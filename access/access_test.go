@@ -139,12 +139,12 @@ func TestNilList(t *testing.T) {
 
 func TestNoAllocation(t *testing.T) {
 	l, _ := Compile("10.0.0.0/8T 192.0.2.0/24", "ALL 10.1.2.3")
-	r := Resolver{Mode: TrustedOnly, Trust: []*List{l}}
+	r := resolver{Identity{Mode: TrustedOnly}, l}
 	var fields exchange.Fields
 	fields.Add("X-Forwarded-For", "203.0.113.9, 10.0.0.7")
 	peer := addr("10.0.0.1")
 	if n := testing.AllocsPerRun(100, func() {
-		if !l.Allowed(peer) || r.Client(peer, "http", false, &fields).Client == peer {
+		if !l.Allowed(peer) || r.resolve(peer, "http", &fields).Client == peer {
 			t.Fatal("wrong answer")
 		}
 	}); n != 0 {

@@ -18,71 +18,62 @@ const (
 	AlwaysLast              // from every peer, its last entry
 )
 
-// Resolver finds the client of a request. It is immutable. The zero value takes
-// the peer for the client and trusts nobody.
-type Resolver struct {
+// Identity says how the client of a request is found. It is immutable. With the
+// zero value the peer is the client.
+//
+// Who is trusted is the caller's knowledge: the T entries of the server's and of
+// the virtual host's list and, where the listener asks for client certificates,
+// that the peer showed one (R-ACL-3).
+type Identity struct {
 	Mode Mode
 
 	// CFConnectingIP makes CF-Connecting-IP of a trusted peer go before
 	// X-Forwarded-For.
 	CFConnectingIP bool
-
-	// Trust are the lists whose T entries name the trusted proxies: the
-	// server's, then the virtual host's. One that trusts is enough.
-	Trust []*List
-
-	// NeedCert is set where the listener asks for client certificates: a peer
-	// without a verified one is not trusted.
-	NeedCert bool
 }
 
-// Identity is who sent a request, as far as the server believes it.
-type Identity struct {
-	Client  netip.Addr // unmapped, without zone; the peer's if nothing better is known
-	Trusted bool       // the peer is a trusted proxy
-	Scheme  string     // effective scheme, "http" or "https"
-}
-
-// Client resolves the request of peer with header fields f. scheme is that of
-// the connection; verified says that the peer showed a client certificate that
-// was verified. X-Real-IP and Forwarded are never read (R-ACL-5).
-func (r *Resolver) Client(peer netip.Addr, scheme string, verified bool, f *exchange.Fields) Identity {
+// Client returns the client of a request that came from peer with header fields
+// f: unmapped, without zone, the peer's address if nothing better is known.
+// trusted says that the peer is a trusted proxy, trusts who else is. X-Real-IP
+// and Forwarded are never read (R-ACL-5).
+func (id Identity) Client(peer netip.Addr, f *exchange.Fields, trusted bool, trusts func(netip.Addr) bool) netip.Addr {
 	peer = peer.Unmap().WithZone("")
-	id := Identity{Client: peer, Scheme: scheme}
-	id.Trusted = r.trusted(peer) && (!r.NeedCert || verified)
-	if id.Trusted && toldHTTPS(f) {
-		id.Scheme = "https"
-	}
 	switch {
-	case r.Mode == Always:
-		id.Client = r.walk(peer, f)
-	case r.Mode == AlwaysLast:
+	case id.Mode == Always:
+		return walk(peer, f, trusts)
+	case id.Mode == AlwaysLast:
 		if a, ok := lastForwarded(f); ok {
-			id.Client = a
+			return a
 		}
-	case r.Mode != Never && id.Trusted:
-		if a, ok := r.connectingIP(f); ok {
-			id.Client = a
-		} else {
-			id.Client = r.walk(peer, f)
+	case id.Mode != Never && trusted:
+		if a, ok := id.connectingIP(f); ok {
+			return a
 		}
+		return walk(peer, f, trusts)
 	}
-	return id
+	return peer
 }
 
-func (r *Resolver) trusted(a netip.Addr) bool {
-	for _, l := range r.Trust {
-		if l.Trusted(a) {
-			return true
-		}
+// Scheme returns the effective scheme, "http" or "https", of a request that a
+// trusted peer sent over a connection of the given scheme. X-Forwarded-Proto of
+// any other peer must not get here. It can only raise the scheme: a TLS
+// connection stays one. Where proxies in a row each added a value the last one
+// is that of the peer.
+func Scheme(scheme string, f *exchange.Fields) string {
+	last := ""
+	for v := range f.Tokens("X-Forwarded-Proto") {
+		last = v
 	}
-	return false
+	if strings.EqualFold(last, "https") {
+		return "https"
+	}
+	return scheme
 }
 
 // connectingIP returns CF-Connecting-IP if it is asked for and is one address.
-func (r *Resolver) connectingIP(f *exchange.Fields) (netip.Addr, bool) {
+func (id Identity) connectingIP(f *exchange.Fields) (netip.Addr, bool) {
 	const name = "CF-Connecting-IP"
-	if !r.CFConnectingIP {
+	if !id.CFConnectingIP {
 		return netip.Addr{}, false
 	}
 	value, n := "", 0
@@ -102,13 +93,13 @@ func (r *Resolver) connectingIP(f *exchange.Fields) (netip.Addr, bool) {
 // a client cannot undo its identity with a malformed entry. Everything up to it
 // was written by trusted proxies; if that is malformed or there is no such
 // address the peer is the client.
-func (r *Resolver) walk(peer netip.Addr, f *exchange.Fields) netip.Addr {
+func walk(peer netip.Addr, f *exchange.Fields, trusts func(netip.Addr) bool) netip.Addr {
 	for entry := range forwardedFromRight(f) {
 		a, ok := address(entry)
 		if !ok {
 			return peer
 		}
-		if !r.trusted(a) {
+		if !trusts(a) {
 			return a
 		}
 	}
@@ -156,14 +147,4 @@ func address(s string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	return a.Unmap(), true
-}
-
-// toldHTTPS reads X-Forwarded-Proto of a trusted peer. Where proxies in a row
-// each added a value the last one is that of the peer.
-func toldHTTPS(f *exchange.Fields) bool {
-	last := ""
-	for v := range f.Tokens("X-Forwarded-Proto") {
-		last = v
-	}
-	return strings.EqualFold(last, "https")
 }

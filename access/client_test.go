@@ -18,26 +18,47 @@ func fields(lines ...string) *exchange.Fields {
 	return f
 }
 
-func trusting(allow string) []*List {
+// resolver resolves as a caller with one list does.
+type resolver struct {
+	Identity
+	list *List
+}
+
+func trusting(allow string) *List {
 	l, _ := Compile(allow, "")
-	return []*List{nil, l}
+	return l
+}
+
+type resolved struct {
+	Client  netip.Addr
+	Trusted bool
+	Scheme  string
+}
+
+func (r *resolver) resolve(peer netip.Addr, scheme string, f *exchange.Fields) resolved {
+	id := resolved{Trusted: r.list.Trusted(peer), Scheme: scheme}
+	id.Client = r.Client(peer, f, id.Trusted, r.list.Trusted)
+	if id.Trusted {
+		id.Scheme = Scheme(scheme, f)
+	}
+	return id
 }
 
 // A client must not choose its own address by forwarding headers.
 func TestG10ClientCannotChooseItsAddress(t *testing.T) {
-	r := Resolver{Mode: TrustedOnly, Trust: trusting("127.0.0.2T")}
+	r := resolver{Identity{Mode: TrustedOnly}, trusting("127.0.0.2T")}
 	control, _ := Compile("203.0.113.0/24", "ALL")
 	forged := fields("X-Forwarded-For: 203.0.113.9", "X-Real-IP: 203.0.113.9", "Forwarded: for=203.0.113.9",
 		"CF-Connecting-IP: 203.0.113.9")
 	for _, mode := range []Mode{Never, TrustedOnly, TrustedKeep} {
 		r.Mode = mode
-		id := r.Client(addr("127.0.0.1"), "http", false, forged)
+		id := r.resolve(addr("127.0.0.1"), "http", forged)
 		if id.Client != addr("127.0.0.1") || id.Trusted || control.Allowed(id.Client) {
 			t.Errorf("mode %d: untrusted peer became %+v", mode, id)
 		}
 	}
 	r.Mode = TrustedOnly
-	id := r.Client(addr("127.0.0.2"), "http", false, fields("X-Forwarded-For: 203.0.113.9, 198.51.100.7"))
+	id := r.resolve(addr("127.0.0.2"), "http", fields("X-Forwarded-For: 203.0.113.9, 198.51.100.7"))
 	if id.Client != addr("198.51.100.7") || !id.Trusted || control.Allowed(id.Client) {
 		t.Errorf("trusted peer: %+v", id)
 	}
@@ -45,23 +66,23 @@ func TestG10ClientCannotChooseItsAddress(t *testing.T) {
 
 // The spoofed line stands first, and X-Forwarded-Proto of anyone was believed.
 func TestFault5Identity(t *testing.T) {
-	r := Resolver{Mode: TrustedOnly, Trust: trusting("127.0.0.2T")}
+	r := resolver{Identity{Mode: TrustedOnly}, trusting("127.0.0.2T")}
 	lines := fields("X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: https", "X-Forwarded-For: 198.51.100.7")
-	if id := r.Client(addr("127.0.0.1"), "http", false, lines); id.Scheme != "http" || id.Client != addr("127.0.0.1") {
+	if id := r.resolve(addr("127.0.0.1"), "http", lines); id.Scheme != "http" || id.Client != addr("127.0.0.1") {
 		t.Errorf("untrusted: %+v", id)
 	}
-	if id := r.Client(addr("127.0.0.2"), "http", false, lines); id.Scheme != "https" || id.Client != addr("198.51.100.7") {
+	if id := r.resolve(addr("127.0.0.2"), "http", lines); id.Scheme != "https" || id.Client != addr("198.51.100.7") {
 		t.Errorf("trusted: %+v", id)
 	}
 }
 
-// R-ACL-3, R-ACL-4, R-ACL-5
+// R-ACL-3, R-ACL-4, R-ACL-5, R-ACL-6 (no certificate is needed on a plain listener)
 func TestClient(t *testing.T) {
 	list := trusting("127.0.0.2T 10.0.0.0/8T [2001:db8::]/32T")
 	f := func(mode Mode, cf bool, peer, want string, lines ...string) {
 		t.Helper()
-		r := Resolver{Mode: mode, CFConnectingIP: cf, Trust: list}
-		if got := r.Client(addr(peer), "http", false, fields(lines...)).Client; got != addr(want) {
+		r := resolver{Identity{mode, cf}, list}
+		if got := r.resolve(addr(peer), "http", fields(lines...)).Client; got != addr(want) {
 			t.Errorf("mode %d peer %s %q: client %s, want %s", mode, peer, lines, got, want)
 		}
 	}
@@ -97,28 +118,11 @@ func TestClient(t *testing.T) {
 	f(TrustedOnly, false, "", "", "X-Forwarded-For: 192.0.2.1") // a peer on a Unix socket
 }
 
-// R-ACL-3: where client certificates are asked for, trust needs one.
-// R-ACL-6: a plain listener behind a trusted ingress resolves too.
-func TestClientNeedsCert(t *testing.T) {
-	xff := fields("X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https")
-	f := func(need, verified, trusted bool) {
-		t.Helper()
-		r := Resolver{Mode: TrustedOnly, NeedCert: need, Trust: trusting("127.0.0.2T")}
-		id := r.Client(addr("127.0.0.2"), "http", verified, xff)
-		if id.Trusted != trusted || (id.Client == addr("192.0.2.1")) != trusted || (id.Scheme == "https") != trusted {
-			t.Errorf("need %v verified %v: %+v", need, verified, id)
-		}
-	}
-	f(false, false, true)
-	f(true, true, true)
-	f(true, false, false)
-}
-
 func TestScheme(t *testing.T) {
-	r := Resolver{Trust: trusting("127.0.0.2T")}
+	r := resolver{list: trusting("127.0.0.2T")}
 	f := func(scheme, want string, lines ...string) {
 		t.Helper()
-		if got := r.Client(addr("127.0.0.2"), scheme, false, fields(lines...)).Scheme; got != want {
+		if got := r.resolve(addr("127.0.0.2"), scheme, fields(lines...)).Scheme; got != want {
 			t.Errorf("%s with %q: %s, want %s", scheme, lines, got, want)
 		}
 	}
@@ -141,17 +145,17 @@ func FuzzXFF(f *testing.F) {
 		for line := range strings.SplitSeq(text, "\n") {
 			fs.Add("X-Forwarded-For", line)
 		}
-		r := Resolver{Mode: TrustedOnly, Trust: list}
-		got := r.Client(peer, "http", false, &fs).Client
+		r := resolver{Identity{Mode: TrustedOnly}, list}
+		got := r.resolve(peer, "http", &fs).Client
 		if !got.IsValid() || got.Zone() != "" || got.Is4In6() {
 			t.Fatalf("client %v", got)
 		}
-		if got != peer && r.trusted(got) {
+		if got != peer && list.Trusted(got) {
 			t.Fatalf("%q: a trusted proxy %v became the client", text, got)
 		}
 		// What a client writes in front of the proxy's own entry changes nothing.
 		fs.Add("X-Forwarded-For", "198.51.100.7, 10.0.0.3")
-		if got := r.Client(peer, "http", false, &fs).Client; got != netip.MustParseAddr("198.51.100.7") {
+		if got := r.resolve(peer, "http", &fs).Client; got != netip.MustParseAddr("198.51.100.7") {
 			t.Fatalf("%q overrides the proxy's entry with %v", text, got)
 		}
 	})
