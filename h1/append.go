@@ -1,0 +1,170 @@
+package h1
+
+import (
+	"net/http"
+	"strconv"
+
+	"httpjet/exchange"
+)
+
+const hexDigits = "0123456789ABCDEF"
+
+// AppendRequest appends the head of a request: its line, Host, fields and the
+// framing for length (-1: chunked; 0: none, but a zero Content-Length where the
+// method suggests a body). Fields called Host, Content-Length or
+// Transfer-Encoding, and fields that cannot be written, are left out. A byte of
+// target that would end it is percent-encoded; method must be a token.
+func AppendRequest(b []byte, method, target, host string, f *exchange.Fields, length int64) []byte {
+	if !ValidToken(method) {
+		panic("BUG: h1: method is no token")
+	}
+	b = append(b, method...)
+	b = append(b, ' ')
+	b = appendTarget(b, target)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	if all(host, classTarget) {
+		b = append(b, host...)
+	}
+	b = append(b, '\r', '\n')
+	for name, value := range f.All() {
+		if !framing(name) && !exchange.EqualName(name, "Host") {
+			b = AppendField(b, name, value)
+		}
+	}
+	switch {
+	case length < 0:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case length > 0 || method == "POST" || method == "PUT" || method == "PATCH":
+		b = appendLength(b, length)
+	}
+	return append(b, '\r', '\n')
+}
+
+func appendTarget(b []byte, target string) []byte {
+	if target == "" {
+		return append(b, '/')
+	}
+	if all(target, classTarget) {
+		return append(b, target...)
+	}
+	for i := range len(target) {
+		if c := target[i]; class[c]&classTarget == 0 {
+			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+		} else {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+func framing(name string) bool {
+	return exchange.EqualName(name, "Content-Length") || exchange.EqualName(name, "Transfer-Encoding")
+}
+
+func appendLength(b []byte, n int64) []byte {
+	b = append(b, "Content-Length: "...)
+	b = strconv.AppendInt(b, n, 10)
+	return append(b, '\r', '\n')
+}
+
+// AppendField appends a field line. A name that is no token, or a value with a
+// control byte, is not written at all: cut lines must not become fields.
+func AppendField(b []byte, name, value string) []byte {
+	if !ValidToken(name) || !ValidValue(value) {
+		return b
+	}
+	b = append(b, name...)
+	b = append(b, ':', ' ')
+	b = append(b, value...)
+	return append(b, '\r', '\n')
+}
+
+// Framed says what AppendResponseHead adds to the fields of a response.
+type Framed struct {
+	Length     int64  // Content-Length; -1: none
+	Chunked    bool   // Transfer-Encoding: chunked
+	Connection string // value of Connection, "" for none
+	Date       string // value of Date, "" for none
+	Server     string // value of Server, "" for none
+}
+
+// AppendResponseHead appends a response head. Fields of r that belong to the
+// connection (Content-Length, Transfer-Encoding, Connection, Keep-Alive, Date,
+// Server) come from fr alone; fields that cannot be written are left out.
+func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
+	if r.Status < 100 || r.Status > 999 {
+		panic("BUG: h1: status is no three digits")
+	}
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(r.Status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(r.Status)...)
+	b = append(b, '\r', '\n')
+	for _, own := range [...]exchange.Field{{Name: "Date", Value: fr.Date}, {Name: "Server", Value: fr.Server}} {
+		if own.Value != "" {
+			b = AppendField(b, own.Name, own.Value)
+		}
+	}
+	for name, value := range r.Fields.All() {
+		if !ofConnection(name) {
+			b = AppendField(b, name, value)
+		}
+	}
+	switch {
+	case fr.Chunked:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case fr.Length >= 0:
+		b = appendLength(b, fr.Length)
+	}
+	if fr.Connection != "" {
+		b = AppendField(b, "Connection", fr.Connection)
+	}
+	return append(b, '\r', '\n')
+}
+
+func ofConnection(name string) bool {
+	switch len(name) {
+	case 4:
+		return exchange.EqualName(name, "Date")
+	case 6:
+		return exchange.EqualName(name, "Server")
+	case 10:
+		return exchange.EqualName(name, "Connection") || exchange.EqualName(name, "Keep-Alive")
+	case 14:
+		return exchange.EqualName(name, "Content-Length")
+	case 17:
+		return exchange.EqualName(name, "Transfer-Encoding")
+	}
+	return false
+}
+
+// AppendChunk appends p as one chunk; nothing if p is empty, because an empty
+// chunk would end the body.
+func AppendChunk(b, p []byte) []byte {
+	if len(p) == 0 {
+		return b
+	}
+	b = AppendChunkSize(b, int64(len(p)))
+	b = append(b, p...)
+	return append(b, '\r', '\n')
+}
+
+// AppendChunkSize appends the size line of a chunk whose n > 0 bytes and CRLF
+// the caller sends.
+func AppendChunkSize(b []byte, n int64) []byte {
+	b = strconv.AppendInt(b, n, 16)
+	return append(b, '\r', '\n')
+}
+
+// AppendLastChunk ends a chunked body, with trailers if there are any.
+func AppendLastChunk(b []byte, trailers *exchange.Fields) []byte {
+	b = append(b, "0\r\n"...)
+	if trailers != nil {
+		for name, value := range trailers.All() {
+			if !forbiddenTrailer(name) {
+				b = AppendField(b, name, value)
+			}
+		}
+	}
+	return append(b, '\r', '\n')
+}

@@ -1,0 +1,140 @@
+// Package h1 is HTTP/1 messages as bytes, in both directions: it reads heads and
+// bodies from an io.Reader, parses heads into an exchange, and appends heads and
+// chunks to a slice. It follows RFC 9112 to the letter, because two programs that
+// disagree about where a message ends can be made to answer the wrong client.
+//
+// It owns no socket, knows no deadline, never answers anybody, and decides
+// nothing about which fields may pass a hop.
+package h1
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// SyntaxError says why a message cannot be accepted. Status is the answer for
+// a request: 400, 414, 431, 501 or 505. In a response it only tells an oversized
+// head (431) from a malformed one.
+type SyntaxError struct {
+	Status int
+	Msg    string
+}
+
+func (e *SyntaxError) Error() string { return e.Msg }
+
+func bad(msg string) *SyntaxError { return &SyntaxError{400, msg} }
+
+// Fixed bounds (spec §39).
+const (
+	maxChunkLine      = 8 << 10 // a chunk-size line with its extensions
+	maxTrailerBytes   = 8 << 10 // all trailer lines of one body
+	maxMethod         = 32      // longer methods are 501
+	maxResponseFields = 512
+	maxTrailers       = 100
+)
+
+// Classes of bytes, RFC 9110 §5.6.2 and RFC 3986 appendix A.
+const (
+	classToken  = 1 << iota // tchar
+	classValue              // field-vchar, SP and HTAB
+	classTarget             // may stand in a request target
+	classHost               // reg-name
+)
+
+var class = classes()
+
+func classes() (t [256]uint8) {
+	for c := range 256 {
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if alnum || c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 {
+			t[c] |= classToken
+		}
+		if c == '\t' || c >= ' ' && c != 0x7f {
+			t[c] |= classValue
+		}
+		// Bytes above 0x7f and a few others are not URI characters, but
+		// clients send them and they are harmless: they end no line and no
+		// element. A fragment has no business on the wire.
+		if c > ' ' && c != 0x7f && c != '#' {
+			t[c] |= classTarget
+		}
+		if alnum || c < 0x80 && strings.IndexByte("-._~%!$&'()*+,;=", byte(c)) >= 0 {
+			t[c] |= classHost
+		}
+	}
+	return t
+}
+
+func all(s string, mask uint8) bool {
+	for i := range len(s) {
+		if class[s[i]]&mask == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidToken reports whether s is a method or field name (RFC 9110 §5.6.2).
+func ValidToken(s string) bool { return s != "" && all(s, classToken) }
+
+// ValidValue reports whether s may be a field value: no CR, LF, NUL or other
+// control but HTAB.
+func ValidValue(s string) bool { return all(s, classValue) }
+
+// ValidTarget reports whether s may stand in a request line as origin form.
+func ValidTarget(s string) bool { return s != "" && s[0] == '/' && all(s, classTarget) }
+
+// ValidHost reports whether s is uri-host [ ":" port ] (RFC 9112 §3.2). The
+// empty host is valid; user information is not.
+func ValidHost(s string) bool {
+	host, port := s, ""
+	if strings.HasPrefix(s, "[") {
+		end := strings.IndexByte(s, ']')
+		if end < 0 {
+			return false
+		}
+		a, err := netip.ParseAddr(s[1:end])
+		if err != nil || !a.Is6() || a.Zone() != "" {
+			return false
+		}
+		host, port = "", s[end+1:]
+		if port != "" && port[0] != ':' {
+			return false
+		}
+	} else if i := strings.IndexByte(s, ':'); i >= 0 {
+		host, port = s[:i], s[i:]
+		if host == "" {
+			return false
+		}
+	}
+	return all(host, classHost) && (port == "" || validPort(port[1:]))
+}
+
+func validPort(s string) bool {
+	if len(s) > 5 {
+		return false
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n <= 65535
+}
+
+// parseLength reads a Content-Length: 1*DIGIT that fits an int64.
+func parseLength(s string) (int64, bool) {
+	if s == "" || len(s) > 19 {
+		return 0, false
+	}
+	var n uint64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(s[i]-'0')
+	}
+	return int64(n), n < 1<<63
+}
