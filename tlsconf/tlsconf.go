@@ -1,0 +1,140 @@
+// Package tlsconf turns certificate files and LiteSpeed's TLS switches into
+// *tls.Config values, and chooses among them by server name. It reads the files
+// it is given and does nothing else: no watching, no issuing, no listening.
+package tlsconf
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxFile bounds a certificate, key or CA file.
+const maxFile = 1 << 20
+
+// Bits of sslProtocol and enableSpdy. Other bits name protocols that are never
+// enabled (SSL 3 to TLS 1.1, SPDY) or that another package serves (HTTP/3).
+const (
+	ProtocolTLS12 = 8
+	ProtocolTLS13 = 16
+	SpdyH2        = 4
+)
+
+// Options are the settings of one certificate on one listener.
+type Options struct {
+	CertFile  string // PEM; every certificate in it is sent (R-TLS-1)
+	KeyFile   string // PEM
+	ChainFile string // PEM, sent behind CertFile; may be ""
+
+	Protocols int // mask of Protocol bits; with none set, 1.2 and 1.3
+	Spdy      int // mask of Spdy bits: with SpdyH2, h2 is offered by ALPN
+
+	// ClientCAFile makes the server ask for client certificates and refuse one
+	// that these authorities did not sign. To insist on one is up to the caller,
+	// who sees the request (R-TLS-2); "" asks for none.
+	ClientCAFile string
+}
+
+// Load reads the files of o. The error names the file and says what is wrong
+// with it; the configuration can then not be used at all.
+func Load(o Options) (*tls.Config, error) {
+	cert, err := loadPair(o)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{
+		Certificates: []tls.Certificate{cert},
+		NextProtos:   []string{"http/1.1"},
+	}
+	c.MinVersion, c.MaxVersion = versions(o.Protocols)
+	if o.Spdy&SpdyH2 != 0 {
+		c.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if o.ClientCAFile != "" {
+		if c.ClientCAs, err = loadCAs(o.ClientCAFile); err != nil {
+			return nil, err
+		}
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return c, nil
+}
+
+// versions maps sslProtocol. A mask that allows nothing that is still safe
+// means the safe default, never an older version.
+func versions(mask int) (lowest, highest uint16) {
+	switch mask & (ProtocolTLS12 | ProtocolTLS13) {
+	case ProtocolTLS12:
+		return tls.VersionTLS12, tls.VersionTLS12
+	case ProtocolTLS13:
+		return tls.VersionTLS13, tls.VersionTLS13
+	}
+	return tls.VersionTLS12, tls.VersionTLS13
+}
+
+func loadPair(o Options) (tls.Certificate, error) {
+	certs, err := readFile(o.CertFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("certificate %v", err)
+	}
+	key, err := readFile(o.KeyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("private key %v", err)
+	}
+	if o.ChainFile != "" && o.ChainFile != o.CertFile {
+		chain, err := readFile(o.ChainFile)
+		if err != nil {
+			return tls.Certificate{}, fmt.Errorf("certificate chain %v", err)
+		}
+		certs = append(append(bytes.TrimSpace(certs), '\n'), chain...)
+	}
+	pair, err := tls.X509KeyPair(certs, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("certificate %s with key %s: %v", o.CertFile, o.KeyFile, err)
+	}
+	for _, der := range pair.Certificate[1:] {
+		if _, err := x509.ParseCertificate(der); err != nil {
+			return tls.Certificate{}, fmt.Errorf("certificate chain of %s: %v", o.CertFile, err)
+		}
+	}
+	return pair, nil
+}
+
+func loadCAs(file string) (*x509.CertPool, error) {
+	pem, err := readFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("client authorities %v", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("client authorities %s: no certificate in it", file)
+	}
+	return pool, nil
+}
+
+// readFile reads a file of at most maxFile bytes. Its errors start with the
+// file's name.
+func readFile(name string) ([]byte, error) {
+	if name == "" {
+		return nil, errors.New("file not set")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		if pe, ok := errors.AsType[*os.PathError](err); ok {
+			err = pe.Err
+		}
+		return nil, fmt.Errorf("%s: %v", name, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v", name, err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s: over %d bytes", name, maxFile)
+	}
+	return data, nil
+}
