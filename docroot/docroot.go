@@ -1,0 +1,386 @@
+// Package docroot opens what a request path names beneath a document root. It
+// decides what a path may reach: confinement, symbolic links, denied
+// directories, hidden names, permission masks; and which part of the path is
+// the file: index files, script and path info. It serves nothing and matches no
+// context.
+//
+// What is tested is the opened descriptor, and that descriptor is what is
+// served: no name is looked up again behind a check.
+package docroot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"httpjet/exchange"
+)
+
+// Links is how symbolic links below the document root are treated (R-STATIC-8).
+// Links in the path of the root itself are the operator's and always followed.
+type Links uint8
+
+const (
+	NoLinks     Links = iota // a path through a link is not found
+	FollowLinks              // links are followed
+	OwnerLinks               // a link is followed if its owner owns what it leads to
+)
+
+// Options describe a Root.
+type Options struct {
+	Dir        string   // absolute directory or file; need not exist yet
+	Prefix     string   // URL path that Dir stands for; "" and "/": all paths
+	DocRoot    string   // reported as Resource.Root; "": Dir
+	Links      Links    // symbolic links below Dir
+	Restrained bool     // links may not lead out of Dir
+	Index      []string // names tried in a directory, in order; "-" is skipped
+	DenyDirs   []string // accessDenyDir: absolute paths, "/dir/*" a tree, "/dir" the files in it
+
+	// Permission bits as in stat(2); 0 tests nothing. A file that lacks a
+	// required bit or has a restricted one is refused. Scripts and the directory
+	// of the file have masks of their own.
+	Required         uint32
+	Restricted       uint32
+	RestrictedScript uint32
+	RestrictedDir    uint32
+}
+
+// Root is a document root, or the directory of a context. It is immutable.
+type Root struct {
+	dir     string // clean, absolute
+	prefix  string // URL prefix without its last slash
+	docRoot string
+	deny    []denyDir
+	o       Options
+
+	noKernel bool // behave as a kernel without openat2; for tests
+}
+
+// Verdict says which kind of handler a resource is for.
+type Verdict uint8
+
+const (
+	Static Verdict = iota + 1 // the file is the answer
+	Script                    // the file has the suffix of a script: never served as it is
+)
+
+// New returns the root that o describes. It resolves links in DenyDirs but does
+// not look at Dir.
+func New(o Options) (*Root, error) {
+	if !filepath.IsAbs(o.Dir) {
+		return nil, fmt.Errorf("document root %q is not absolute", o.Dir)
+	}
+	if o.Prefix != "" && o.Prefix[0] != '/' {
+		return nil, fmt.Errorf("prefix %q does not begin with a slash", o.Prefix)
+	}
+	r := &Root{dir: filepath.Clean(o.Dir), prefix: strings.TrimSuffix(o.Prefix, "/"), docRoot: o.DocRoot, o: o}
+	if r.docRoot == "" {
+		r.docRoot = r.dir
+	}
+	r.o.Index = nil
+	for _, name := range o.Index {
+		if name == "-" {
+			continue
+		}
+		if name == "" || !isClean("/"+name) || strings.HasSuffix(name, "/") || strings.IndexByte(name, 0) >= 0 {
+			return nil, fmt.Errorf("index file %q is not a plain relative name", name)
+		}
+		r.o.Index = append(r.o.Index, name)
+	}
+	var err error
+	r.deny, err = newDenyDirs(o.DenyDirs)
+	return r, err
+}
+
+// Resolve opens the regular file that path, as CleanPath returned it, names.
+// isScript reports if files with a suffix (lower case, no dot) are scripts; nil:
+// none are. The caller closes Resource.File.
+//
+// The path names a file itself, or a directory with an index file if it ends in
+// a slash, or a script with path info behind it: then the longest leading part
+// that is a file on disk is the script, whatever the rest looks like
+// (R-FCGI-3). A directory without its slash is a redirect that keeps query
+// (R-STATIC-3). Errors are *exchange.Error: 301, 403 access_denied, 404
+// not_found, 503 overloaded without descriptors.
+func (r *Root) Resolve(path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
+	none := exchange.Resource{}
+	if Hidden(path) {
+		return none, 0, denied("hidden name in the path")
+	}
+	rel, ok := r.relative(path)
+	if !ok || !isClean(path) { // a rewrite may have made it
+		return none, 0, notFound("path is outside %q", r.prefix)
+	}
+	q := lookup{r: r, path: path, rel: rel, isScript: isScript}
+	var f *os.File
+	var err error
+	if strings.HasSuffix(path, "/") {
+		f, err = q.openIndex()
+	} else {
+		f, err = q.openFile(query)
+	}
+	if err != nil {
+		return none, 0, err
+	}
+	verdict, err := q.judge(f)
+	if err != nil {
+		f.Close()
+		return none, 0, err
+	}
+	return exchange.Resource{
+		File: f, Info: q.info, Root: r.docRoot,
+		Filename: r.filename(q.rel), Name: q.path, PathInfo: q.pathInfo,
+	}, verdict, nil
+}
+
+// relative cuts the prefix of the root off: "" for the root itself.
+func (r *Root) relative(path string) (rel string, ok bool) {
+	rest, ok := strings.CutPrefix(path, r.prefix)
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	return strings.Trim(rest, "/"), true
+}
+
+func (r *Root) filename(rel string) string {
+	switch {
+	case rel == "":
+		return r.dir
+	case r.dir == "/":
+		return "/" + rel
+	}
+	return r.dir + "/" + rel
+}
+
+// lookup is the search for one path. Its fields end as the parts of the
+// resource.
+type lookup struct {
+	r        *Root
+	path     string // URL path of the file, index name included
+	rel      string // the same below the root, without slashes at its ends
+	pathInfo string
+	isScript func(string) bool
+	info     os.FileInfo
+}
+
+// openFile opens what the path without a slash at its end names.
+func (q *lookup) openFile(query string) (*os.File, error) {
+	f, err := q.read(q.rel)
+	if err == nil {
+		if !q.info.IsDir() {
+			return f, nil
+		}
+		f.Close()
+	}
+	switch {
+	case err == nil || errors.Is(err, unix.EACCES) && q.r.isDir(q.rel):
+		location := Encode(q.path + "/")
+		if query != "" {
+			location += "?" + encodeQuery(query)
+		}
+		return nil, exchange.Redirect(301, location)
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG): // path info may be of any length
+		return q.openSplit()
+	}
+	return nil, failure(err)
+}
+
+// read opens rel and takes its information.
+func (q *lookup) read(rel string) (*os.File, error) {
+	f, err := q.r.open(rel)
+	if err != nil {
+		return nil, err
+	}
+	if q.info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openIndex opens the first index file of a directory. A path like "/x.php/"
+// may also end in a slash.
+func (q *lookup) openIndex() (*os.File, error) {
+	mode, err := q.r.mode(q.rel)
+	switch {
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG), err == nil && mode&unix.S_IFMT != unix.S_IFDIR:
+		return q.openSplit()
+	case err != nil:
+		return nil, failure(err)
+	}
+	for _, name := range q.r.o.Index {
+		rel := name
+		if q.rel != "" {
+			rel = q.rel + "/" + name
+		}
+		f, err := q.read(rel)
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), isRefusedLink(err):
+			continue
+		case err != nil:
+			return nil, failure(err)
+		case q.info.IsDir():
+			f.Close()
+			continue
+		}
+		q.path, q.rel = q.path+name, rel
+		return f, nil
+	}
+	return nil, notFound("directory without an index file")
+}
+
+// openSplit finds the file that a leading part of the path names. A file has no
+// children, so there is at most one such part and the first is the longest. The
+// walk is as deep as the directories on disk, however long the path is.
+func (q *lookup) openSplit() (*os.File, error) {
+	base := len(q.r.prefix)
+	if q.r.prefix != "" {
+		if mode, err := q.r.mode(""); err == nil && mode&unix.S_IFMT != unix.S_IFDIR {
+			return q.openScript(base, "") // the context's location is a file
+		}
+	}
+	for i := base + 1; ; i++ {
+		j := strings.IndexByte(q.path[i:], '/')
+		if j < 0 {
+			return nil, notFound("no file on the path")
+		}
+		i += j
+		rel := q.path[base+1 : i]
+		mode, err := q.r.mode(rel)
+		if err != nil {
+			return nil, failure(err)
+		}
+		if mode&unix.S_IFMT != unix.S_IFDIR {
+			return q.openScript(i, rel)
+		}
+	}
+}
+
+// openScript opens rel, which path[:end] names. Only scripts take path info; the
+// suffix asked about is that of the existing file.
+func (q *lookup) openScript(end int, rel string) (*os.File, error) {
+	if q.isScript == nil || !q.isScript(Suffix(q.path[:end])) {
+		return nil, notFound("path info behind a file that is no script")
+	}
+	f, err := q.read(rel)
+	if err != nil {
+		return nil, failure(err)
+	}
+	q.path, q.pathInfo, q.rel = q.path[:end], q.path[end:], rel
+	return f, nil
+}
+
+// judge decides if the opened file may be served, and as what.
+func (q *lookup) judge(f *os.File) (Verdict, error) {
+	if !q.info.Mode().IsRegular() {
+		return 0, denied("not a regular file")
+	}
+	if Hidden(q.path) { // an index name
+		return 0, denied("hidden name in the path")
+	}
+	st, ok := q.info.Sys().(*syscall.Stat_t)
+	if !ok {
+		panic("BUG: docroot: file information without a stat")
+	}
+	script := q.isScript != nil && q.isScript(Suffix(q.path))
+	if err := q.r.checkMode(st.Mode, script); err != nil {
+		return 0, err
+	}
+	if err := q.checkReal(f, st.Nlink == 0, script); err != nil {
+		return 0, err
+	}
+	if script {
+		return Script, nil
+	}
+	return Static, nil
+}
+
+func (r *Root) checkMode(mode uint32, script bool) error {
+	switch {
+	case script && mode&r.o.RestrictedScript != 0:
+		return denied("script has restricted permission bits")
+	case !script && mode&r.o.Required != r.o.Required:
+		return denied("file lacks required permission bits")
+	case !script && mode&r.o.Restricted != 0:
+		return denied("file has restricted permission bits")
+	}
+	return nil
+}
+
+// checkReal tests where the opened file really lies (R-STATIC-9). Below the real
+// root no segment may be hidden; outside of it the whole path counts. A link
+// whose own name is no script's may not uncover the source of one (R-STATIC-10).
+func (q *lookup) checkReal(f *os.File, unlinked, script bool) error {
+	r := q.r
+	if r.o.Links == NoLinks && len(r.deny) == 0 && r.o.RestrictedDir == 0 {
+		return nil // without links the real path below the root is the path
+	}
+	real, err := realPath(int(f.Fd()))
+	if err != nil {
+		return denied("real path unknown")
+	}
+	if unlinked {
+		real = strings.TrimSuffix(real, " (deleted)")
+	}
+	for _, d := range r.deny {
+		if d.denies(real) {
+			return denied("file in a denied directory")
+		}
+	}
+	if r.o.RestrictedDir != 0 {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Dir(real), &st); err != nil || st.Mode&r.o.RestrictedDir != 0 {
+			return denied("directory has restricted permission bits")
+		}
+	}
+	if r.o.Links == NoLinks || real == r.filename(q.rel) {
+		return nil
+	}
+	below := real
+	if root, err := r.realDir(); err == nil {
+		if rest, ok := strings.CutPrefix(real, strings.TrimSuffix(root, "/")+"/"); ok {
+			below = "/" + rest
+		}
+	}
+	if Hidden(below) {
+		return denied("hidden name in the real path")
+	}
+	if !script && q.isScript != nil && q.isScript(Suffix(real)) {
+		return denied("link to a script")
+	}
+	return nil
+}
+
+func denied(why string) error { return exchange.Fail(403, "access_denied", "%s", why) }
+
+func notFound(format string, args ...any) error {
+	return exchange.Fail(404, "not_found", format, args...)
+}
+
+// failure is the answer for an open that failed. A refused link is not found
+// rather than forbidden: it fails closed without telling that it exists.
+func failure(err error) error {
+	status, reason := 500, "internal"
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG),
+		errors.Is(err, unix.EINVAL), isRefusedLink(err):
+		status, reason = 404, "not_found"
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
+		errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV): // ENXIO: a socket
+		status, reason = 403, "access_denied"
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		status, reason = 503, "overloaded"
+	}
+	return &exchange.Error{Status: status, Reason: reason, Err: err}
+}
+
+// isRefusedLink reports the two ways in which a lookup ends at a link that it
+// may not follow: any link (or a loop), or one that leaves the root.
+func isRefusedLink(err error) bool {
+	return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV)
+}
