@@ -1,0 +1,247 @@
+package fastcgi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// conversation is one request and its reply on one connection. It belongs to
+// the goroutine of the caller; only kill and uploaded come from others.
+type conversation struct {
+	c    *Client
+	ctx  context.Context
+	call *extproc.Call
+	cn   *conn
+	body body
+	up   upload
+	gone fuse // cuts the connection when ctx is done
+
+	out    stdout
+	stderr stderrLog
+	head   cgiHead
+	rest   []byte // STDOUT bytes read with the head
+	left   int64  // body bytes that Content-Length still allows, -1: any
+	noBody bool   // a body is read and thrown away
+	err    error  // how the body ended; io.EOF: well
+	closed bool
+
+	mu     sync.Mutex
+	headIn bool // the head deadline is over
+}
+
+func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *conn, b body) *conversation {
+	cv := &conversation{c: c, ctx: ctx, call: call, cn: cn, body: b}
+	cv.stderr.log = call.Log
+	cv.out = stdout{br: cn.br, stderr: &cv.stderr}
+	cv.up = upload{ctx: ctx, call: call, nc: cn.nc, pause: c.target.BodyTimeout,
+		left: b.length, live: b.src != nil, sent: cv.uploaded, buf: c.buffer()}
+	if b.length > 0 {
+		cv.up.src = b.reader()
+	}
+	return cv
+}
+
+// open sends the request, or begins to, and reads the head.
+func (cv *conversation) open() error {
+	cv.gone = onDone(cv.ctx, cv.kill)
+	cv.up.start()
+	h, rest, err := readHead(&cv.out)
+	if err != nil {
+		return err
+	}
+	cv.mu.Lock()
+	cv.headIn = true
+	cv.cn.nc.SetReadDeadline(time.Time{}) // bodies have no total limit (R-TMO-2)
+	cv.mu.Unlock()
+	cv.head, cv.rest, cv.left = h, rest, h.length
+	cv.noBody = cv.call.Method == "HEAD" || h.status == 204 || h.status == 304
+	return nil
+}
+
+// uploaded starts the wait for the head (R-TMO-2).
+func (cv *conversation) uploaded() {
+	wait := cv.call.HeadTimeout
+	if wait <= 0 {
+		wait = cv.c.target.HeadTimeout
+	}
+	cv.mu.Lock()
+	defer cv.mu.Unlock()
+	if !cv.headIn {
+		cv.cn.nc.SetReadDeadline(time.Now().Add(wait))
+	}
+}
+
+// kill wakes everybody up when the client is gone.
+func (cv *conversation) kill() {
+	cv.cn.nc.Close()
+	if cv.up.live {
+		stopBody(cv.call)
+	}
+}
+
+// stale reports whether open failed with err because the application had closed
+// a kept connection, and the call may be sent again without harm: no byte of a
+// reply came, no body byte is lost, and either the method is idempotent or not
+// one byte of the request left (R-FCGI-12, R-POOL-4).
+func (cv *conversation) stale(err error) bool {
+	if !cv.cn.reused || cv.out.any || cv.ctx.Err() != nil || isTimeout(err) {
+		return false
+	}
+	if cv.up.live && cv.up.done != nil {
+		return false
+	}
+	cv.up.stop(false)
+	return cv.up.fault == nil && (cv.up.written == 0 || idempotent(cv.call.Method))
+}
+
+// abandon ends a conversation that has no head. The caller still owns the permit
+// of its connection and the body.
+func (cv *conversation) abandon(err error) error {
+	err = cv.fail(err)
+	cv.gone.putOut()
+	cv.stderr.close()
+	cv.c.release(cv.up.buf)
+	return err
+}
+
+// fail closes the connection, joins the pump and returns what err means to the
+// client.
+func (cv *conversation) fail(err error) error {
+	cv.cn.nc.Close()
+	cv.up.stop(false)
+	addr := cv.c.target.Address
+	_, refused := errors.AsType[*endError](err)
+	switch {
+	case cv.ctx.Err() != nil:
+		return fmt.Errorf("%w: call to %s: %v", exchange.ErrClientGone, addr, err)
+	case cv.up.fault != nil:
+		return cv.up.fault
+	case refused && !cv.headIn:
+		return exchange.Fail(503, "fcgi_unavailable", "%s: %w", addr, err)
+	case isTimeout(err):
+		return exchange.Fail(504, "upstream_timeout", "%s: no head in time", addr)
+	}
+	return exchange.Fail(502, "fcgi_protocol", "%s: %w", addr, err)
+}
+
+func (cv *conversation) reply() *extproc.Reply {
+	return &extproc.Reply{
+		Status: cv.head.status, Fields: cv.head.fields, Length: cv.head.length,
+		Body: cv, Buffered: cv.buffered, Done: cv.close,
+	}
+}
+
+// Read reads the body of the reply: io.EOF only behind a clean END_REQUEST and
+// as many bytes as Content-Length said.
+func (cv *conversation) Read(p []byte) (int, error) {
+	if cv.closed {
+		return 0, net.ErrClosed
+	}
+	if cv.err != nil {
+		return 0, cv.err
+	}
+	n, err := cv.readBody(p)
+	if err != nil && err != io.EOF {
+		err = cv.fail(err)
+	}
+	cv.err = err
+	return n, err
+}
+
+func (cv *conversation) readBody(p []byte) (int, error) {
+	if cv.noBody {
+		cv.rest = nil
+		_, err := io.Copy(io.Discard, struct{ io.Reader }{&cv.out})
+		if err == nil {
+			err = io.EOF
+		}
+		return 0, err
+	}
+	var n int
+	var err error
+	if len(cv.rest) > 0 {
+		n = copy(p, cv.rest)
+		cv.rest = cv.rest[n:]
+	} else {
+		n, err = cv.out.Read(p)
+	}
+	if cv.left < 0 {
+		return n, err
+	}
+	if int64(n) > cv.left {
+		n, cv.left = int(cv.left), 0
+		return n, protocolErrorf("body over its Content-Length of %d", cv.head.length)
+	}
+	cv.left -= int64(n)
+	if err == io.EOF && cv.left > 0 {
+		err = protocolErrorf("body %d bytes short of its Content-Length", cv.left)
+	}
+	return n, err
+}
+
+// buffered tells how much Read gives without waiting. The end of the reply
+// counts as one byte.
+func (cv *conversation) buffered() int {
+	if len(cv.rest) > 0 {
+		return len(cv.rest)
+	}
+	return cv.out.buffered()
+}
+
+// close ends the use of the connection. It goes back to the pool only if both
+// directions came to their end and nothing is left over on it.
+func (cv *conversation) close() error {
+	if cv.closed {
+		return nil
+	}
+	cv.closed = true
+	clean := cv.err == io.EOF
+	sent := cv.up.stop(clean)
+	alive := cv.gone.putOut()
+	cv.stderr.close()
+	cv.c.release(cv.up.buf)
+	cv.body.close()
+	if clean && sent && alive && cv.cn.br.Buffered() == 0 && cv.cn.nc.SetDeadline(time.Time{}) == nil {
+		cv.c.pool.put(cv.cn)
+	} else {
+		cv.c.pool.drop(cv.cn)
+	}
+	return nil
+}
+
+// buffer returns an empty buffer for a request.
+func (c *Client) buffer() []byte {
+	if b, ok := c.bufs.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, uploadBuf)
+}
+
+// release takes a buffer back. One that large variables made grow is let go.
+func (c *Client) release(b []byte) {
+	if cap(b) <= 2*uploadBuf {
+		c.bufs.Put(&b)
+	}
+}
+
+// idempotent tells the methods that may be sent twice (RFC 9110 §9.2.2).
+func idempotent(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
+		return true
+	}
+	return false
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

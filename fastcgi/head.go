@@ -1,0 +1,148 @@
+package fastcgi
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"strings"
+
+	"httpjet/exchange"
+)
+
+// maxHead bounds a CGI head in bytes, its empty line included (R-FCGI-10).
+const maxHead = 64 << 10
+
+// cgiHead is the head of a CGI response (RFC 3875 §6).
+type cgiHead struct {
+	status int
+	fields exchange.Fields // end-to-end fields in order, without Status and Content-Length
+	length int64           // Content-Length, -1 if there is none
+}
+
+// readHead reads from r up to the empty line. rest is what was read behind it.
+func readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
+	buf := make([]byte, 0, 2<<10)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+		}
+		n, err := r.Read(buf[len(buf):min(cap(buf), maxHead)])
+		from := max(0, len(buf)-3) // the empty line may have begun earlier
+		buf = buf[:len(buf)+n]
+		if i := bytes.Index(buf[from:], []byte("\r\n\r\n")); i >= 0 {
+			end := from + i
+			h, err := parseHead(string(buf[:end+2]))
+			return h, buf[end+4:], err
+		}
+		if len(buf) >= maxHead {
+			return h, nil, protocolErrorf("head over %d bytes", maxHead)
+		}
+		if err == io.EOF {
+			return h, nil, protocolErrorf("reply of %d bytes without a head", len(buf))
+		}
+		if err != nil {
+			return h, nil, err
+		}
+	}
+}
+
+// parseHead parses a head: lines that each end in CRLF, without the empty one.
+func parseHead(head string) (cgiHead, error) {
+	h := cgiHead{length: -1}
+	location := false
+	for head != "" {
+		line, rest, ok := strings.Cut(head, "\r\n")
+		if !ok {
+			return h, protocolErrorf("head line without CRLF")
+		}
+		head = rest
+		name, value, err := parseLine(line)
+		if err != nil {
+			return h, err
+		}
+		switch lower := strings.ToLower(name); {
+		case lower == "status":
+			if h.status != 0 {
+				return h, protocolErrorf("two Status fields")
+			}
+			if h.status, err = parseStatus(value); err != nil {
+				return h, err
+			}
+			continue
+		case lower == "content-length":
+			if h.length >= 0 {
+				return h, protocolErrorf("two Content-Length fields")
+			}
+			if h.length, err = parseLength(value); err != nil {
+				return h, err
+			}
+			continue
+		case hopByHop[lower]:
+			return h, protocolErrorf("hop-by-hop field %s", name)
+		case lower == "location":
+			location = value != ""
+		}
+		h.fields.Add(name, value)
+	}
+	if h.status == 0 {
+		h.status = 200
+		if location {
+			h.status = 302 // RFC 3875 §6.2.3; of a local path as well
+		}
+	}
+	return h, nil
+}
+
+// parseLine splits a field line. There is no folding (RFC 9112 §5.2).
+func parseLine(line string) (name, value string, err error) {
+	name, value, ok := strings.Cut(line, ":")
+	if !ok || name == "" {
+		return "", "", protocolErrorf("head line %.60q is no field", line)
+	}
+	for i := range len(name) {
+		if !isToken(name[i]) {
+			return "", "", protocolErrorf("field name %.60q", name)
+		}
+	}
+	value = strings.Trim(value, " \t")
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return "", "", protocolErrorf("control byte in the value of %.60s", name)
+		}
+	}
+	return name, value, nil
+}
+
+// parseStatus reads "404" or "404 Not Found". Interim statuses have no place in
+// a CGI response.
+func parseStatus(v string) (int, error) {
+	code, _, _ := strings.Cut(v, " ")
+	if len(code) != 3 || code[0] < '2' || code[0] > '5' || !isDigit(code[1]) || !isDigit(code[2]) {
+		return 0, protocolErrorf("Status %.40q", v)
+	}
+	return int(code[0]-'0')*100 + int(code[1]-'0')*10 + int(code[2]-'0'), nil
+}
+
+func parseLength(v string) (int64, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || !isDigit(v[0]) {
+		return 0, protocolErrorf("Content-Length %.40q", v)
+	}
+	return n, nil
+}
+
+// hopByHop are the fields that belong to a connection (RFC 9110 §7.6.1), in
+// lower case. An application behind FastCGI has none of its own.
+var hopByHop = map[string]bool{
+	"connection": true, "proxy-connection": true, "keep-alive": true, "te": true,
+	"transfer-encoding": true, "trailer": true, "upgrade": true,
+	"proxy-authenticate": true, "proxy-authorization": true,
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isToken reports whether c may stand in a field name (RFC 9110 §5.6.2).
+func isToken(c byte) bool {
+	return isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}

@@ -1,0 +1,177 @@
+package fastcgi
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// An endError is an END_REQUEST by which the application refused the request.
+type endError struct{ status byte }
+
+func (e *endError) Error() string {
+	return "application ended the request: " + protocolStatus(e.status)
+}
+
+// A protocolError is a reply that breaks FastCGI or CGI.
+type protocolError struct{ err error }
+
+func (e *protocolError) Error() string { return e.err.Error() }
+
+func protocolErrorf(format string, args ...any) error {
+	return &protocolError{fmt.Errorf(format, args...)}
+}
+
+// stdout reads the STDOUT stream of one reply out of its records. STDERR goes
+// to the log on the way. io.EOF means a clean END_REQUEST and nothing less; any
+// error is final.
+type stdout struct {
+	br     *bufio.Reader
+	stderr *stderrLog
+
+	left    int  // content bytes left of the STDOUT record at hand
+	padding int  // padding bytes behind them
+	closed  bool // the empty STDOUT record was read
+	any     bool // a byte of the reply was read
+	err     error
+}
+
+// Read returns STDOUT bytes as they come. It gathers what is at hand from many
+// small records, and waits only for the first byte.
+func (s *stdout) Read(p []byte) (int, error) {
+	n, err := s.read(p)
+	for err == nil && n < len(p) && s.buffered() > 0 {
+		var m int
+		m, err = s.read(p[n:])
+		n += m
+	}
+	if n > 0 {
+		return n, nil // s.err comes again
+	}
+	return n, err
+}
+
+// read reads from one record.
+func (s *stdout) read(p []byte) (int, error) {
+	for s.err == nil && s.left == 0 {
+		s.err = s.next()
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.br.Read(p[:min(len(p), s.left)])
+	s.left -= n
+	if err != nil && n == 0 {
+		s.err = cut(err)
+		return 0, s.err
+	}
+	return n, nil
+}
+
+// next reads up to the content of the next STDOUT record, or to the end.
+func (s *stdout) next() error {
+	if err := s.skip(s.padding); err != nil {
+		return err
+	}
+	s.padding = 0
+	b, err := s.br.Peek(headerLen)
+	s.any = s.any || len(b) > 0
+	if err != nil {
+		return cut(err)
+	}
+	h, err := parseHeader(b)
+	if err != nil {
+		return &protocolError{err}
+	}
+	s.br.Discard(headerLen)
+	s.padding = h.padding
+	switch h.typ {
+	case typeStderr:
+		return s.log(h.content)
+	case typeEnd:
+		return s.end()
+	}
+	if s.closed && h.content > 0 {
+		return protocolErrorf("STDOUT record behind the end of STDOUT")
+	}
+	s.closed = h.content == 0
+	s.left = h.content
+	return nil
+}
+
+// log passes n bytes of STDERR on.
+func (s *stdout) log(n int) error {
+	for n > 0 {
+		b, err := s.br.Peek(min(n, max(1, s.br.Buffered())))
+		if len(b) == 0 {
+			return cut(err)
+		}
+		s.stderr.write(b)
+		s.br.Discard(len(b))
+		n -= len(b)
+	}
+	return nil
+}
+
+// end reads the body of END_REQUEST: io.EOF if the request is complete. The
+// application's own exit status does not matter to us.
+func (s *stdout) end() error {
+	b, err := s.br.Peek(endLen)
+	if err != nil {
+		return cut(err)
+	}
+	status := b[4]
+	s.br.Discard(endLen)
+	if err := s.skip(s.padding); err != nil {
+		return err
+	}
+	s.padding = 0
+	if status != 0 {
+		return &endError{status}
+	}
+	return io.EOF
+}
+
+func (s *stdout) skip(n int) error {
+	if n == 0 {
+		return nil
+	}
+	if _, err := s.br.Discard(n); err != nil {
+		return cut(err)
+	}
+	return nil
+}
+
+// buffered returns how many bytes Read gives without touching the socket. A
+// record header at hand is looked through; the end of the reply counts as one
+// byte, for it too comes without waiting.
+func (s *stdout) buffered() int {
+	have := s.br.Buffered()
+	switch {
+	case s.err != nil:
+		return 1
+	case s.left > 0:
+		return min(s.left, have)
+	case have < s.padding+headerLen:
+		return 0
+	}
+	b, _ := s.br.Peek(s.padding + headerLen)
+	h, err := parseHeader(b[s.padding:])
+	have -= s.padding + headerLen
+	switch {
+	case err != nil || h.typ == typeEnd && have >= endLen+h.padding:
+		return 1
+	case h.typ == typeStdout:
+		return min(h.content, have)
+	}
+	return 0
+}
+
+// cut names an end of the connection inside a reply; other errors pass.
+func cut(err error) error {
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,241 @@
+package fastcgi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"httpjet/budget"
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// uploadBuf is the usual size of a buffer for requests being sent: the head of
+// the request and the first part of its body leave in one write.
+const uploadBuf = 32 << 10
+
+// upload sends one request. The conversation owns it; while pumpStdin runs, only
+// the fields marked so may be touched.
+type upload struct {
+	ctx   context.Context
+	call  *extproc.Call
+	nc    net.Conn
+	pause time.Duration // longest pause of either side; 0: any
+	buf   []byte        // records not yet written
+	src   io.Reader     // the body; nil for none
+	left  int64         // body bytes not yet read
+	live  bool          // src is the client, which may stall
+	sent  func()        // told the end of the upload
+
+	final   atomic.Bool   // any time: the last bytes are being written
+	cut     atomic.Bool   // any time: stop ended the upload, which is then nobody's fault
+	done    chan struct{} // any time: closed when pumpStdin has returned; nil if it was not started
+	written int64         // bytes that the socket took
+	err     error         // why the request was not sent whole
+	fault   error         // the part of err that is the answer, whatever the application says
+}
+
+// start sends what can be sent without waiting for a body, and starts the pump
+// if there is one. Of a live body nothing is read before the head of the request
+// is out: if that fails, another connection may still have the body.
+func (u *upload) start() {
+	if u.src == nil {
+		u.buf = appendHeader(u.buf, header{typ: typeStdin})
+		u.finish(u.flush(true))
+		return
+	}
+	if u.live {
+		if err := u.flush(false); err != nil {
+			u.finish(err)
+			return
+		}
+	}
+	u.done = make(chan struct{})
+	go u.pumpStdin()
+}
+
+// pumpStdin sends the body as STDIN. It is joined by stop, at the latest in
+// Reply.Close.
+func (u *upload) pumpStdin() {
+	defer close(u.done)
+	u.finish(u.copyBody())
+}
+
+// finish notes how the upload ended. A fault ends the conversation at once; any
+// other failure leaves it to the application to say why it stopped reading.
+func (u *upload) finish(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		u.fault = exchange.Fail(504, "request_stalled", "send to the application: %w", err)
+	}
+	u.err = err
+	if u.cut.Load() {
+		u.fault = nil
+	}
+	if u.fault != nil {
+		u.nc.Close()
+	}
+	u.sent()
+}
+
+// copyBody reads exactly left bytes, and proves that none follow before the
+// application can have seen the last one.
+func (u *upload) copyBody() error {
+	for {
+		if cap(u.buf)-len(u.buf) < 4<<10+2*headerLen {
+			if err := u.flush(false); err != nil {
+				return err
+			}
+		}
+		at := len(u.buf)
+		u.buf = appendHeader(u.buf, header{typ: typeStdin})
+		room := u.buf[len(u.buf) : cap(u.buf)-headerLen]
+		n, err := u.read(room[:min(int64(len(room)), u.left, fullContent)])
+		if err != nil {
+			u.fault = err
+			return err
+		}
+		u.left -= int64(n)
+		u.buf = u.buf[:at+headerLen+n]
+		u.buf[at+4], u.buf[at+5] = byte(n>>8), byte(n)
+		if n == 0 { // a record without content would end STDIN
+			u.buf = u.buf[:at]
+		}
+		if u.left == 0 {
+			break
+		}
+		if u.live {
+			if err := u.flush(false); err != nil {
+				return err
+			}
+		}
+	}
+	if err := u.end(); err != nil {
+		u.fault = err
+		return err
+	}
+	u.buf = appendHeader(u.buf, header{typ: typeStdin})
+	return u.flush(true)
+}
+
+// read reads a part of the body. Its error is the answer.
+func (u *upload) read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, stalled, err := u.readInTime(p)
+	switch {
+	case n > 0:
+		return n, nil // an error comes again
+	case stalled:
+		return 0, &exchange.Error{Status: 408, Reason: "request_stalled", Close: true,
+			Err: fmt.Errorf("no body byte from the client for %v", u.pause)}
+	case err == io.EOF:
+		return 0, bodyError(u.ctx, fmt.Errorf("%w: %d bytes missing", budget.ErrShort, u.left))
+	case err != nil:
+		return 0, bodyError(u.ctx, err)
+	}
+	return 0, nil
+}
+
+// readInTime is one Read of the body; a live one is stopped after pause.
+func (u *upload) readInTime(p []byte) (n int, stalled bool, err error) {
+	if !u.live || u.pause <= 0 {
+		n, err = u.src.Read(p)
+		return n, false, err
+	}
+	watch := after(u.pause, func() { stopBody(u.call) })
+	n, err = u.src.Read(p)
+	return n, !watch.putOut(), err
+}
+
+// end checks that the body is over. What Hold has counted, it has checked.
+func (u *upload) end() error {
+	if !u.live {
+		return nil
+	}
+	var one [1]byte
+	for {
+		n, stalled, err := u.readInTime(one[:])
+		switch {
+		case n > 0:
+			return bodyError(u.ctx, budget.ErrLong)
+		case err == io.EOF:
+			return nil
+		case stalled:
+			return exchange.Fail(408, "request_stalled", "no end of the body for %v", u.pause)
+		case err != nil:
+			return bodyError(u.ctx, err)
+		}
+	}
+}
+
+// flush writes the buffer. final is set behind the deadline, so that stop may
+// shorten it.
+func (u *upload) flush(last bool) error {
+	if u.pause > 0 {
+		u.nc.SetWriteDeadline(time.Now().Add(u.pause))
+	}
+	if last {
+		u.final.Store(true)
+	}
+	n, err := u.nc.Write(u.buf)
+	u.written += int64(n)
+	u.buf = u.buf[:0]
+	return err
+}
+
+// stop joins the pump and reports whether the request was sent whole. A clean
+// end of the reply may overtake the return of our last write, so that one is
+// waited for; anything else is cut off.
+func (u *upload) stop(clean bool) bool {
+	if u.done != nil {
+		if clean && u.final.Load() {
+			u.nc.SetWriteDeadline(time.Now().Add(time.Second))
+		} else {
+			u.cut.Store(true)
+			u.nc.Close()
+			select {
+			case <-u.done:
+			default:
+				if u.live {
+					stopBody(u.call)
+				}
+			}
+		}
+		<-u.done
+	}
+	return u.err == nil
+}
+
+// A fuse runs a function once, unless it is put out before.
+type fuse struct {
+	stop func() bool
+	ran  chan struct{}
+}
+
+// onDone lights a fuse that burns down when ctx is done.
+func onDone(ctx context.Context, f func()) fuse {
+	ran := make(chan struct{})
+	return fuse{context.AfterFunc(ctx, func() { f(); close(ran) }), ran}
+}
+
+// after lights a fuse that burns for d.
+func after(d time.Duration, f func()) fuse {
+	ran := make(chan struct{})
+	return fuse{time.AfterFunc(d, func() { f(); close(ran) }).Stop, ran}
+}
+
+// putOut returns when the function is neither running nor going to; false if it
+// did run.
+func (f fuse) putOut() bool {
+	if f.stop() {
+		return true
+	}
+	<-f.ran
+	return false
+}
