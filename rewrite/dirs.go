@@ -1,0 +1,318 @@
+// Package rewrite knows what rewrite rules and .htaccess files say about a path.
+// Today that is the access part of .htaccess only: who may not come in. It
+// serves no file, sends no answer and runs no rewrite rule yet.
+package rewrite
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"httpjet/exchange"
+)
+
+const (
+	maxDirs  = 16384       // directories remembered (R-RW-1)
+	maxDepth = 64          // directories on the way to a file
+	fresh    = time.Second // how long a directory is believed unseen (R-RW-1)
+)
+
+// Options says where .htaccess files are and how they are read.
+type Options struct {
+	Root     string           // document root, absolute
+	FileName string           // accessFileName; "" is ".htaccess"
+	MaxBytes int64            // largest file that is read; 0 is 1 MiB
+	Now      func() time.Time // clock; nil is time.Now
+
+	// Report is told, once for every change of a file, which of its directives
+	// have no effect. It may be called from several goroutines, with no lock
+	// held; nil drops the notices.
+	Report func([]Notice)
+}
+
+// A Notice is a directive that has no effect.
+type Notice struct {
+	File      string
+	Line      int
+	Directive string // as written
+	Restricts bool   // it would refuse requests: a rewrite rule with [F], a Redirect to 403
+}
+
+// Dirs reads the .htaccess files below one document root and remembers them.
+// Any goroutine may use it. It starts none and holds no lock while it reads.
+type Dirs struct {
+	opt Options
+
+	mu   sync.RWMutex
+	dirs map[string]*dir // by path below the root, "/" to "/a/b/"
+}
+
+// dir is what is remembered of one directory. A dir whose seen is 0 was never
+// looked at.
+type dir struct {
+	checked atomic.Int64 // Options.Now in ns when it was last looked at
+	seen    atomic.Pointer[state]
+}
+
+// state is what one look at a directory found. It is immutable.
+type state struct {
+	end     ending
+	rules   *section // nil if there is no .htaccess file or it restricts nobody
+	stamp   stamp    // of the file that was read; zero: read it again next time
+	notices []Notice
+}
+
+// ending says whether the way down goes on below a directory.
+type ending uint8
+
+const (
+	goesOn  ending = iota
+	missing        // there is no such directory
+	isFile         // the name is that of a file: the rest is PATH_INFO
+)
+
+// stamp tells versions of a file apart. The change time is in it so that a
+// change of permissions is seen too.
+type stamp struct {
+	mtime, ctime int64
+	size         int64
+	dev, ino     uint64
+}
+
+// NewDirs returns an empty cache. It reads nothing.
+func NewDirs(opt Options) *Dirs {
+	if opt.FileName == "" {
+		opt.FileName = ".htaccess"
+	}
+	if opt.MaxBytes == 0 {
+		opt.MaxBytes = 1 << 20
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	return &Dirs{opt: opt, dirs: map[string]*dir{}}
+}
+
+// Request is what .htaccess files decide about.
+type Request struct {
+	Path   string     // decoded and normalised, starting with '/'
+	Name   string     // name of the file; "": the last part of Path that names one
+	Method string     // "": not known, so rules for some methods close
+	Client netip.Addr // zero: not known, so rules for addresses close
+}
+
+// Verdict is what the chain of .htaccess files says. The zero value lets the
+// request in.
+type Verdict struct {
+	Status int    // 0: allowed; 403: denied; 503: closed, a restriction cannot be honoured
+	File   string // the file that decided
+	Line   int    // in File; 0 for the file as a whole
+	Why    string // the directive or fault, for the log
+}
+
+// Err returns v as the answer of a handler, nil if it lets the request in.
+func (v Verdict) Err() error {
+	switch v.Status {
+	case 0:
+		return nil
+	case 403:
+		return exchange.Fail(403, "access_denied", "%s:%d: %s", v.File, v.Line, v.Why)
+	}
+	return exchange.Fail(v.Status, "closed", "%s:%d: %s", v.File, v.Line, v.Why)
+}
+
+// Check returns the error for a request whose file is named by the end of path,
+// nil if it is let in.
+func (d *Dirs) Check(path string, client netip.Addr, method string) error {
+	return d.Verdict(Request{Path: path, Method: method, Client: client}).Err()
+}
+
+// Verdict asks the .htaccess files from the document root down to the directory
+// of r.Path. Any deny on the way wins; a grant further down lifts nothing
+// (R-RW-4). A restriction that is not understood closes its directory (R-SAFE-1).
+func (d *Dirs) Verdict(r Request) Verdict {
+	if !strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "/../") || strings.HasSuffix(r.Path, "/..") {
+		return Verdict{Status: 503, File: d.opt.Root, Why: "path is not normalised"}
+	}
+	states, name, tooDeep := d.chain(r.Path)
+	if r.Name == "" {
+		r.Name = name
+	}
+	var v Verdict
+	if tooDeep {
+		v = Verdict{Status: 503, File: d.opt.Root, Why: "directories are too deep"}
+	}
+	for s := states; s != nil; s = s.up {
+		if w := s.rules.ask(&r); w.Status == 403 || v.Status == 0 {
+			v = w
+		}
+		if v.Status == 403 {
+			break
+		}
+	}
+	return v
+}
+
+// link is a .htaccess file on the way; the innermost comes first.
+type link struct {
+	rules *section
+	up    *link
+}
+
+// chain walks down. It allocates only where there are .htaccess files.
+func (d *Dirs) chain(path string) (links *link, name string, tooDeep bool) {
+	for start, depth := 0, 0; ; depth++ {
+		i := strings.IndexByte(path[start:], '/')
+		if i < 0 {
+			return links, path[start:], false
+		}
+		end := start + i + 1
+		if depth > maxDepth {
+			return links, "", true
+		}
+		s := d.look(path[:end])
+		if s.rules != nil {
+			links = &link{s.rules, links}
+		}
+		switch s.end {
+		case missing:
+			return links, path[strings.LastIndexByte(path, '/')+1:], false
+		case isFile:
+			return links, path[start : end-1], false
+		}
+		start = end
+	}
+}
+
+// look returns the state of one directory, at most a second old. While one
+// goroutine looks again the others go on with what was known.
+func (d *Dirs) look(path string) *state {
+	d.mu.RLock()
+	e := d.dirs[path]
+	d.mu.RUnlock()
+	now := d.opt.Now().UnixNano()
+	if e == nil {
+		e = d.remember(strings.Clone(path))
+	}
+	old := e.seen.Load()
+	last := e.checked.Load()
+	if old != nil && (now-last < int64(fresh) && now >= last || !e.checked.CompareAndSwap(last, now)) {
+		return old
+	}
+	s := d.read(path, old)
+	e.seen.Store(s)
+	e.checked.Store(now)
+	return s
+}
+
+// remember adds a directory; a full cache forgets an arbitrary one.
+func (d *Dirs) remember(path string) *dir {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.dirs[path]; e != nil {
+		return e
+	}
+	if len(d.dirs) >= maxDirs {
+		for k := range d.dirs {
+			delete(d.dirs, k)
+			break
+		}
+	}
+	e := &dir{}
+	d.dirs[path] = e
+	return e
+}
+
+// read looks at the directory on disk. old is what was known, nil for nothing.
+func (d *Dirs) read(path string, old *state) *state {
+	name := filepath.Join(d.opt.Root, filepath.FromSlash(path), d.opt.FileName)
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if path != "/" {
+			if _, err := os.Stat(filepath.Dir(name)); errors.Is(err, fs.ErrNotExist) {
+				return &state{end: missing}
+			}
+		}
+		return &state{}
+	case errors.Is(err, syscall.ENOTDIR):
+		return &state{end: isFile}
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return &state{end: missing} // no directory can have that name
+	case err != nil:
+		return &state{rules: faulty(name, 403, "unreadable: "+cause(err))}
+	}
+	at := stampOf(info)
+	if old != nil && old.stamp == at {
+		return old
+	}
+	if d.opt.Now().UnixNano()-at.ctime < int64(fresh) {
+		at = stamp{} // it may change once more within the tick of its time stamps
+	}
+	s := &state{stamp: at}
+	s.rules, s.notices = d.load(name)
+	if len(s.notices) > 0 && d.opt.Report != nil && (old == nil || !slices.Equal(old.notices, s.notices)) {
+		d.opt.Report(s.notices)
+	}
+	return s
+}
+
+// load reads one file. It is checked again once it is open, for it may have
+// been replaced; O_NONBLOCK keeps a pipe from blocking the open.
+func (d *Dirs) load(name string) (*section, []Notice) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return faulty(name, 403, "unreadable: "+cause(err)), nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return faulty(name, 403, "unreadable: "+cause(err)), nil
+	case !info.Mode().IsRegular():
+		return faulty(name, 503, "not a regular file"), nil
+	case info.Size() > d.opt.MaxBytes:
+		return faulty(name, 503, "file too large"), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, d.opt.MaxBytes+1))
+	switch {
+	case err != nil:
+		return faulty(name, 403, "unreadable: "+cause(err)), nil
+	case int64(len(text)) > d.opt.MaxBytes:
+		return faulty(name, 503, "file too large"), nil
+	case bytes.IndexByte(text, 0) >= 0:
+		return faulty(name, 503, "not a text file"), nil
+	}
+	return parse(name, string(text))
+}
+
+// faulty stands for a file that cannot be used: it refuses everything.
+func faulty(name string, status int, why string) *section {
+	return &section{file: name, fault: status, why: why}
+}
+
+// cause is err without the file name, which the verdict carries already.
+func cause(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{mtime: info.ModTime().UnixNano(), size: info.Size()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.ctime, s.dev, s.ino = st.Ctim.Nano(), st.Dev, st.Ino
+	}
+	return s
+}

@@ -1,0 +1,428 @@
+package rewrite
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	maxNesting = 32 // containers in one another
+	maxNotices = 64 // of one file
+)
+
+// parser reads one .htaccess file. Directives are known by name in any case;
+// what it does not know restricts nobody and becomes a Notice.
+type parser struct {
+	file      string
+	line      int // of the directive at hand
+	root      *section
+	stack     []frame
+	restricts bool // some directive that counts refuses or may refuse
+	broken    string
+	brokenAt  int
+	notices   []Notice
+	noticed   map[string]bool
+}
+
+// frame is an open container.
+type frame struct {
+	name    string   // lower case
+	sec     *section // where directives go
+	op      operator // of a Require container
+	kids    []node
+	discard bool // the condition is false
+	pass    bool // the condition is true: belongs to the frame around it
+}
+
+// parse never fails: a file that is broken is closed if it restricts anything.
+// The section is nil if it does not.
+func parse(file, text string) (*section, []Notice) {
+	p := &parser{file: file, root: &section{file: file}, noticed: map[string]bool{}}
+	p.stack = []frame{{sec: p.root}}
+	n, first := 0, 0
+	var joined strings.Builder
+	going := false // the line before ended with a backslash
+	for row := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		n++
+		if !going {
+			first = n
+		}
+		row, going = strings.CutSuffix(strings.TrimRight(row, "\r\n"), `\`)
+		joined.WriteString(row)
+		if going {
+			continue
+		}
+		p.line = first
+		p.directive(strings.TrimSpace(joined.String()))
+		joined.Reset()
+	}
+	p.line = first
+	p.directive(strings.TrimSpace(joined.String())) // "" unless the last line goes on
+	if len(p.stack) > 1 {
+		p.fail("<" + p.top().name + "> is not closed")
+	}
+	if p.broken != "" && p.restricts {
+		p.root.fault, p.root.why, p.root.line = 503, p.broken, p.brokenAt
+	}
+	if !p.restricts {
+		return nil, p.notices
+	}
+	return p.root, p.notices
+}
+
+func (p *parser) top() *frame { return &p.stack[len(p.stack)-1] }
+
+// owner is the innermost frame that takes directives.
+func (p *parser) owner() *frame {
+	for i := len(p.stack) - 1; ; i-- {
+		if !p.stack[i].pass {
+			return &p.stack[i]
+		}
+	}
+}
+
+// fail notes that the file is broken.
+func (p *parser) fail(why string) {
+	if p.broken == "" {
+		p.broken, p.brokenAt = why, p.line
+	}
+}
+
+// close makes the section at hand answer 503 (R-SAFE-1).
+func (p *parser) close(why string) {
+	o := p.owner()
+	if o.discard {
+		return
+	}
+	p.restricts = true
+	if s := o.sec; s.fault == 0 {
+		if s.line == 0 {
+			s.line = p.line
+		}
+		s.fault, s.why = 503, why+" is not honoured"
+	}
+}
+
+func (p *parser) directive(text string) {
+	switch {
+	case text == "" || text[0] == '#':
+	case strings.HasPrefix(text, "</"):
+		p.leave(strings.ToLower(strings.TrimSpace(strings.TrimSuffix(text[2:], ">"))))
+	case text[0] == '<':
+		p.enter(text)
+	case p.top().discard:
+	default:
+		args := words(text)
+		if len(args) > 0 {
+			p.plain(args[0], args[1:], text)
+		}
+	}
+}
+
+func (p *parser) plain(name string, args []string, text string) {
+	lower := strings.ToLower(name)
+	switch {
+	case lower == "require":
+		p.require(args)
+	case lower == "order":
+		p.order(args)
+	case lower == "allow" || lower == "deny":
+		p.from(lower == "allow", args)
+	case lower == "satisfy":
+		if len(args) != 1 || !strings.EqualFold(args[0], "all") {
+			p.close("Satisfy")
+		}
+	case strings.HasPrefix(lower, "auth") && lower != "authmerging",
+		lower == "sslrequiressl", lower == "sslrequire", lower == "sslverifyclient":
+		p.close(name)
+	default:
+		p.notice(name, refuses(lower, args, text))
+	}
+}
+
+// refuses tells directives apart that would refuse requests if they were
+// honoured.
+func refuses(name string, args []string, text string) bool {
+	switch name {
+	case "rewriterule":
+		i := strings.LastIndexByte(text, '[')
+		if i < 0 {
+			return false
+		}
+		for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(text[i:], "[] \"")), ",") {
+			switch flag = strings.TrimSpace(flag); flag {
+			case "f", "forbidden", "g", "gone":
+				return true
+			}
+			if strings.HasPrefix(flag, "r=4") || strings.HasPrefix(flag, "redirect=4") {
+				return true
+			}
+		}
+	case "redirect", "redirectmatch":
+		return len(args) > 0 && (strings.EqualFold(args[0], "gone") || len(args[0]) == 3 && args[0][0] == '4')
+	}
+	return false
+}
+
+func (p *parser) notice(name string, restricts bool) {
+	key := strings.ToLower(name)
+	if restricts {
+		key += " refuses"
+	}
+	if p.noticed[key] || len(p.notices) >= maxNotices {
+		return
+	}
+	p.noticed[key] = true
+	p.notices = append(p.notices, Notice{File: p.file, Line: p.line, Directive: strings.Clone(name), Restricts: restricts})
+}
+
+// require reads "Require [not] WHAT ARGS".
+func (p *parser) require(args []string) {
+	n := node{}
+	if len(args) > 0 && strings.EqualFold(args[0], "not") {
+		n.not, args = true, args[1:]
+	}
+	what := ""
+	if len(args) > 0 {
+		what, args = strings.ToLower(args[0]), args[1:]
+	}
+	switch {
+	case what == "all" && len(args) == 1 && strings.EqualFold(args[0], "granted"):
+		n.pred.kind = everybody
+	case what == "all" && len(args) == 1 && strings.EqualFold(args[0], "denied"):
+		n.pred.kind = nobody
+	case what == "ip" && len(args) > 0:
+		n.pred = parseNets(args)
+	case what == "method" && len(args) > 0:
+		n.pred = predicate{kind: method}
+		for _, a := range args {
+			n.pred.methods = append(n.pred.methods, withGet(a))
+		}
+	case what == "local" && len(args) == 0 && !n.not && !p.negated():
+		// The server's own other addresses count as local too, but are not
+		// known here: fine where the predicate grants, not where it refuses.
+		n.pred = parseNets([]string{"127.0.0.0/8", "::1"})
+	}
+	if o := p.owner(); n.not && (o.op == leaf || o.op == anyone) {
+		n.pred = predicate{} // Apache refuses a "not" that stands by itself
+	}
+	p.add(n)
+}
+
+// negated reports whether a <RequireNone> is around.
+func (p *parser) negated() bool {
+	return slices.ContainsFunc(p.stack, func(f frame) bool { return f.op == none })
+}
+
+// add gives a Require line or container to the frame it stands in.
+func (p *parser) add(n node) {
+	o := p.owner()
+	if o.discard {
+		return
+	}
+	p.restricts = true
+	if o.op != leaf {
+		o.kids = append(o.kids, n)
+		return
+	}
+	if o.sec.require == nil {
+		o.sec.requireLine = p.line
+	}
+	o.sec.require = append(o.sec.require, n)
+}
+
+func (p *parser) order(args []string) {
+	s := p.owner().sec
+	p.ordered(s)
+	switch strings.ToLower(strings.Join(args, "")) {
+	case "allow,deny", "mutual-failure":
+		s.allowFirst = true
+	case "deny,allow":
+		s.allowFirst = false
+	default:
+		p.close("Order")
+	}
+}
+
+func (p *parser) ordered(s *section) {
+	p.restricts = true
+	if !s.ordered {
+		s.ordered, s.orderLine = true, p.line
+	}
+}
+
+// from reads "Allow from …" and "Deny from …".
+func (p *parser) from(allow bool, args []string) {
+	s := p.owner().sec
+	p.ordered(s)
+	var preds []predicate
+	if len(args) > 1 && strings.EqualFold(args[0], "from") {
+		for _, a := range args[1:] {
+			if strings.EqualFold(a, "all") {
+				preds = append(preds, predicate{kind: everybody})
+			} else {
+				preds = append(preds, parseNets([]string{a})) // host names and env= are not modelled
+			}
+		}
+	} else {
+		preds = []predicate{{}}
+	}
+	if allow {
+		s.allow = append(s.allow, preds...)
+	} else {
+		s.deny = append(s.deny, preds...)
+	}
+}
+
+// enter opens a container.
+func (p *parser) enter(text string) {
+	inner, ok := strings.CutSuffix(text[1:], ">")
+	args := words(inner)
+	if !ok || len(args) == 0 {
+		p.fail("container without an end")
+		return
+	}
+	if len(p.stack) > maxNesting {
+		p.fail("containers are nested too deeply")
+		p.restricts = true
+		return
+	}
+	name, args := strings.ToLower(args[0]), args[1:]
+	around := *p.owner()
+	f := frame{name: name, sec: around.sec, discard: p.top().discard}
+	switch {
+	case f.discard:
+	case name == "ifmodule":
+		switch module(args) {
+		case yes:
+			f.pass = true
+		case no:
+			f.discard = true
+		default:
+			p.unmodelled(&f)
+		}
+	case name == "requireall":
+		f.op = all
+	case name == "requireany":
+		f.op = anyone
+	case name == "requirenone":
+		f.op = none
+	case around.op != leaf:
+		p.unmodelled(&f)
+	case name == "files" || name == "filesmatch":
+		p.section(&f, files(name, args))
+	case name == "limit" || name == "limitexcept":
+		m := matcher{except: name == "limitexcept", methods: []string{}}
+		for _, a := range args {
+			m.methods = append(m.methods, withGet(strings.ToUpper(a)))
+		}
+		m.unknown = len(args) == 0
+		p.section(&f, m)
+	default:
+		p.unmodelled(&f)
+	}
+	p.stack = append(p.stack, f)
+}
+
+// unmodelled opens a container whose condition is not known: what would refuse
+// in it closes.
+func (p *parser) unmodelled(f *frame) {
+	if p.owner().op != leaf { // inside a Require container
+		p.add(node{})
+		f.discard = true
+		return
+	}
+	p.notice("<"+f.name+">", false)
+	p.section(f, matcher{unknown: true})
+}
+
+func (p *parser) section(f *frame, m matcher) {
+	parent := p.owner().sec
+	f.sec = &section{file: p.file, line: p.line, match: m}
+	parent.kids = append(parent.kids, f.sec)
+}
+
+// leave closes a container.
+func (p *parser) leave(name string) {
+	if len(p.stack) == 1 || p.top().name != name {
+		p.fail(fmt.Sprintf("</%.40s> closes nothing", name))
+		return
+	}
+	f := *p.top()
+	p.stack = p.stack[:len(p.stack)-1]
+	if f.op != leaf && !f.discard {
+		p.add(node{op: f.op, kids: f.kids})
+	}
+}
+
+// files reads the argument of <Files> or <FilesMatch>. A pattern that Go cannot
+// compile, as one with look-around, makes the condition unknown.
+func files(name string, args []string) matcher {
+	isRegex := name == "filesmatch"
+	if len(args) == 2 && args[0] == "~" {
+		isRegex, args = true, args[1:]
+	}
+	if len(args) != 1 || args[0] == "" {
+		return matcher{unknown: true}
+	}
+	if isRegex {
+		re, err := regexp.Compile(args[0])
+		return matcher{regex: re, unknown: err != nil}
+	}
+	glob := strings.ReplaceAll(args[0], "[!", "[^")
+	_, err := path.Match(glob, "")
+	return matcher{glob: glob, unknown: err != nil}
+}
+
+// module answers <IfModule NAME>: yes for what LiteSpeed has or stands in for.
+func module(args []string) answer {
+	if len(args) != 1 {
+		return unknown
+	}
+	name, not := strings.CutPrefix(strings.ToLower(args[0]), "!")
+	name = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".c"), "_module"), ".cpp")
+	name = strings.TrimPrefix(name, "mod_")
+	has := unknown
+	switch name {
+	case "rewrite", "headers", "expires", "deflate", "alias", "dir", "setenvif", "mime", "env", "negotiation",
+		"autoindex", "filter", "brotli", "ssl", "http2", "access", "access_compat", "litespeed",
+		"authz_core", "authz_host", "authz_user", "authz_groupfile", "authn_core", "authn_file", "auth_basic", "auth":
+		has = yes
+	case "security", "security2", "security3", "evasive", "pagespeed":
+		has = no
+	}
+	if not && has != unknown {
+		return yes - has // the other one
+	}
+	return has
+}
+
+// words splits a directive at blanks; quotes group, a backslash in quotes keeps
+// the quote.
+func words(s string) []string {
+	var list []string
+	for s = strings.TrimLeft(s, " \t"); s != ""; s = strings.TrimLeft(s, " \t") {
+		q := s[0]
+		if q != '"' && q != '\'' {
+			i := strings.IndexAny(s, " \t")
+			if i < 0 {
+				i = len(s)
+			}
+			list, s = append(list, s[:i]), s[i:]
+			continue
+		}
+		var b strings.Builder
+		i := 1
+		for ; i < len(s) && s[i] != q; i++ {
+			if s[i] == '\\' && i+1 < len(s) && s[i+1] == q {
+				i++
+			}
+			b.WriteByte(s[i])
+		}
+		list, s = append(list, b.String()), s[min(i+1, len(s)):]
+	}
+	return list
+}

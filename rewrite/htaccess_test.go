@@ -1,0 +1,214 @@
+package rewrite
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// ask parses text as the only .htaccess file and asks it.
+func ask(text string, r Request) int {
+	rules, _ := parse(".htaccess", text)
+	if rules == nil {
+		return 0
+	}
+	return rules.ask(&r).Status
+}
+
+func request(name string) Request {
+	return Request{Name: name, Method: "GET", Client: netip.MustParseAddr("192.0.2.1")}
+}
+
+// R-RW-4, R-SAFE-1
+func TestAccessDirectives(t *testing.T) {
+	f := func(want int, text string) {
+		t.Helper()
+		text = strings.ReplaceAll(text, " / ", "\n")
+		for _, text := range []string{text, strings.ReplaceAll(text, "\n", "\r\n"), strings.ToUpper(text), "\ufeff" + text} {
+			if got := ask(text, request("a.php")); got != want {
+				t.Errorf("status %d, want %d:\n%s", got, want, text)
+			}
+		}
+	}
+	f(0, "")
+	f(0, "# Deny from all")
+	f(403, "Require all denied")
+	f(0, "Require all granted")
+	f(403, "  Require\tall  denied  ")
+	f(403, `Require all "denied"`)
+	f(0, "Require ip 192.0.2.0/24")
+	f(0, "Require ip 203.0.113.1 192.0.2")
+	f(0, "Require ip 192.0.2.0/255.255.255.0")
+	f(403, "Require ip 203.0.113.0/24")
+	f(403, "Require ip 2001:db8::/32")
+	f(0, "Require all denied / Require ip 192.0.2.1") // lines join with "any"
+	f(503, "Require ip 192.0.2.x")
+	f(503, "Require not ip 192.0.2.1")
+	f(403, "Require local")
+	f(0, "Require method GET POST")
+	f(403, "Require method POST")
+	f(0, "Require valid-user / Require all granted")
+
+	// conditions that are not modelled
+	f(503, "Require valid-user")
+	f(503, "Require user admin")
+	f(503, "Require group staff")
+	f(503, "Require host example.com")
+	f(503, "Require env let_me_in")
+	f(503, "Require expr %{TIME_HOUR} -gt 8")
+	f(503, "Require")
+	f(503, "Require all")
+	f(503, "AuthType Basic")
+	f(503, "AuthUserFile /etc/htpasswd")
+	f(503, "Satisfy Any")
+	f(0, "Satisfy All")
+	f(503, "SSLRequireSSL")
+
+	// mod_access_compat
+	f(403, "Deny from all")
+	f(403, "Order allow,deny / Deny from all")
+	f(403, "Order allow,deny")
+	f(0, "Order allow,deny / Allow from all")
+	f(0, "Order deny,allow")
+	f(403, "Order deny,allow / Deny from all")
+	f(403, "Order Deny,Allow / Deny from all / Allow from 203.0.113.7")
+	f(0, "Order deny,allow / Deny from all / Allow from 192.0.2")
+	f(0, "Order deny,allow / Deny from all / Allow from all")
+	f(403, "Order allow,deny / Allow from all / Deny from 192.0.2.0/24")
+	f(403, "Order mutual-failure / Deny from all")
+	f(503, "Order allow,deny / Allow from all / Deny from env=bad_bot")
+	f(503, "Order allow,deny / Allow from all / Deny from evil.example")
+	f(503, "Deny from all / Allow from .example.com")
+	f(503, "Order sometimes")
+	f(503, "Deny")
+	f(503, "Deny form all")
+	f(403, "Require all granted / Deny from all")
+	f(403, "Require all denied / Allow from all")
+
+	// containers
+	f(403, "<RequireAll> / Require all granted / Require not ip 192.0.2.1 / </RequireAll>")
+	f(0, "<RequireAll> / Require all granted / Require not ip 203.0.113.1 / </RequireAll>")
+	f(503, "<RequireAll> / Require all granted / Require not env x / </RequireAll>")
+	f(503, "<RequireAll> / </RequireAll>")
+	f(0, "<RequireAny> / Require ip 203.0.113.1 / Require ip 192.0.2.1 / </RequireAny>")
+	f(403, "<RequireAny> / Require ip 203.0.113.1 / Require all denied / </RequireAny>")
+	f(503, "<RequireAny> / Require ip 203.0.113.1 / Require valid-user / </RequireAny>")
+	f(403, "<RequireNone> / Require ip 203.0.113.1 / </RequireNone>") // grants nothing by itself
+	f(403, "<RequireAll> / Require all granted / <RequireNone> / Require ip 192.0.2.1 / </RequireNone> / </RequireAll>")
+	f(503, "<RequireAll> / Require all granted / <RequireNone> / Require local / </RequireNone> / </RequireAll>")
+	f(503, "<RequireAll> / Require all granted / <If x> / Require all denied / </If> / </RequireAll>")
+	f(403, "<RequireAll> / <IfModule mod_authz_core.c> / Require all denied / </IfModule> / </RequireAll>")
+	f(403, "<IfModule mod_authz_core.c> / Require all denied / </IfModule> / <IfModule !mod_authz_core.c> / Order allow,deny / Deny from all / </IfModule>")
+	f(0, "<IfModule !mod_authz_core.c> / Deny from all / </IfModule>")
+	f(0, "<IfModule !mod_authz_core.c> / <Files *> / Deny from all / </Files> / </IfModule>")
+	f(403, "<IfModule mod_authz_core.c> / <IfModule authz_host_module> / Require all denied / </IfModule> / </IfModule>")
+	f(403, "<IfModule !mod_security.c> / Deny from all / </IfModule>")
+	f(0, "<IfModule mod_security.c> / Deny from all / </IfModule>")
+	f(503, "<IfModule mod_unheard_of.c> / Deny from all / </IfModule>")
+	f(503, "<IfModule !mod_unheard_of.c> / Deny from all / </IfModule>")
+	f(0, "<IfModule mod_php7.c> / php_value memory_limit 1G / </IfModule>")
+	f(503, "<If x> / Require all denied / </If>")
+	f(0, "<If x> / Header set A b / </If>")
+	f(503, "<IfVersion < 2.4> / Deny from all / </IfVersion>")
+	f(403, "<Limit GET POST> / Deny from all / </Limit>")
+	f(403, "<Limit HEAD> / Deny from all / </Limit>") // HEAD and GET go together
+	f(0, "<Limit POST> / Deny from all / </Limit>")
+	f(0, "<LimitExcept GET POST> / Deny from all / </LimitExcept>")
+	f(403, "<LimitExcept POST> / Deny from all / </LimitExcept>")
+	f(503, "<Limit> / Deny from all / </Limit>")
+
+	// broken files are closed if they restrict, else used as far as they go
+	f(503, "<Files b.php> / Deny from all")
+	f(503, "Deny from all / </Files>")
+	f(503, "<Files x / Deny from all / </Files>")
+	f(503, strings.Repeat("<Files z> / ", 40)+"Deny from all")
+	f(0, "</IfModule>")
+	f(0, "<IfModule mod_rewrite.c> / RewriteEngine on")
+	f(403, "deny fr\\\nom \\\nall")
+	f(0, "# comment \\\ndeny from all")
+	f(403, "deny from all\\")
+}
+
+func TestFiles(t *testing.T) {
+	f := func(open, shut, text string) {
+		t.Helper()
+		text = strings.ReplaceAll(text, " / ", "\n")
+		for _, name := range strings.Fields(open) {
+			if got := ask(text, request(name)); got != 0 {
+				t.Errorf("%s: status %d:\n%s", name, got, text)
+			}
+		}
+		for _, name := range strings.Fields(shut) {
+			if got := ask(text, request(name)); got != 403 {
+				t.Errorf("%s: status %d:\n%s", name, got, text)
+			}
+		}
+	}
+	f("index.php", "wp-config.php", "<Files wp-config.php> / Require all denied / </Files>")
+	f("index.php", "wp-config.php", `<Files "wp-config.php"> / Order allow,deny / Deny from all / </Files>`)
+	f("a.html", "a.php b.php", "<Files *.php> / Deny from all / </Files>")
+	f("a1", "ab", "<Files a[!0-9]> / Deny from all / </Files>")
+	f("index.php README", "debug.log a.sql", `<FilesMatch "\.(log|sql)$"> / Require all denied / </FilesMatch>`)
+	f("index.php", "debug.log", `<Files ~ "\.log$"> / Require all denied / </Files>`)
+	f("a.php", "b.php", "<Files a.php> / Require all granted / </Files> / <Files b.php> / Require all denied / </Files>")
+	f("", "a.php b.php", "Require all denied / <Files a.php> / Require all granted / </Files>") // a deny is not lifted
+	f("a.php", "b.php", "<FilesMatch php> / <Files b.*> / Deny from all / </Files> / </FilesMatch>")
+	f("x.log", "a.log", "<IfModule mod_authz_core.c> / <Files a.log> / Require all denied / </Files> / </IfModule>")
+}
+
+// R-SAFE-1: a condition that cannot be evaluated closes what is denied under it.
+func TestUnknownConditionsClose(t *testing.T) {
+	f := func(want int, text string, r Request) {
+		t.Helper()
+		if got := ask(text, r); got != want {
+			t.Errorf("status %d, want %d for %+v:\n%s", got, want, r, text)
+		}
+	}
+	client := netip.MustParseAddr("192.0.2.1")
+	f(503, "<FilesMatch \"^(?!index)\">\nDeny from all\n</FilesMatch>", request("a.php"))
+	f(0, "<FilesMatch \"^(?!index)\">\nAllow from all\n</FilesMatch>", request("a.php"))
+	f(503, "<Files [>\nDeny from all\n</Files>", request("a.php"))
+	f(503, "<Limit POST>\nDeny from all\n</Limit>", Request{Client: client})
+	f(503, "Require method POST", Request{Client: client})
+	f(503, "Require ip 192.0.2.1", Request{Method: "GET"})
+	f(503, "<RequireAll>\nRequire all granted\nRequire not ip 192.0.2.1\n</RequireAll>", Request{Method: "GET"})
+	f(0, "Require ip 192.0.2.1", Request{Method: "GET", Client: netip.MustParseAddr("::ffff:192.0.2.1")})
+	f(0, "Require local", Request{Method: "GET", Client: netip.MustParseAddr("::1")})
+}
+
+func TestNotices(t *testing.T) {
+	_, notices := parse("/d/.htaccess", strings.Join([]string{
+		"Options -Indexes", "options +ExecCGI", "RewriteEngine on", "RewriteRule ^a b [L]", `RewriteRule ^\.git - [F,L]`,
+		"Require all granted", "<IfModule !mod_headers.c>", "Header set A b", "</IfModule>", "<If x>", "ExpiresActive on", "</If>",
+		"RedirectMatch 403 ^/x", "Redirect /a /b",
+	}, "\n"))
+	want := []Notice{{"/d/.htaccess", 1, "Options", false}, {"/d/.htaccess", 3, "RewriteEngine", false},
+		{"/d/.htaccess", 4, "RewriteRule", false}, {"/d/.htaccess", 5, "RewriteRule", true}, {"/d/.htaccess", 10, "<if>", false},
+		{"/d/.htaccess", 11, "ExpiresActive", false}, {"/d/.htaccess", 13, "RedirectMatch", true}, {"/d/.htaccess", 14, "Redirect", false}}
+	if len(notices) != len(want) {
+		t.Fatalf("%d notices: %v", len(notices), notices)
+	}
+	for i := range want {
+		if notices[i] != want[i] {
+			t.Errorf("notice %d: %+v, want %+v", i, notices[i], want[i])
+		}
+	}
+}
+
+// A deny at the start of a file holds whatever follows, unless it allows someone.
+func FuzzHtaccess(f *testing.F) {
+	for _, s := range []string{"", "Require all granted", "<Files \"a\">", "<IfModule !x>\n</IfModule>", "\"", "<RequireAll>\nRequire ip 1.2.3.4", "a\\"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		ask(text, request("a.php"))
+		ask(text, Request{})
+		rules, _ := parse("f", text)
+		if open, _ := parse("f", text+"\n\n"); (open == nil) != (rules == nil) {
+			t.Fatal("blank lines change the meaning")
+		}
+		if got := ask("Deny from all\n"+text, request("a.php")); got == 0 && !strings.Contains(strings.ToLower(text), "allow") {
+			t.Fatalf("%q lifts a deny", text)
+		}
+	})
+}

@@ -1,0 +1,332 @@
+package rewrite
+
+import (
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// section is the access part of a .htaccess file, or of a container in it that
+// holds for some requests only. It is immutable once parsed.
+type section struct {
+	file  string
+	line  int // of the container; 0 for the file
+	fault int // status for every request, 403 or 503; 0: the rules below decide
+	why   string
+
+	match matcher
+	kids  []*section
+
+	require     []node // any of them grants; none: no opinion
+	requireLine int
+	ordered     bool // Order, Allow or Deny occurs
+	allowFirst  bool // Order allow,deny: who is not allowed is refused
+	orderLine   int
+	allow, deny []predicate
+}
+
+// answer is yes, no, or not known because something is not modelled.
+type answer uint8
+
+const (
+	no answer = iota
+	yes
+	unknown
+)
+
+// matcher says for which requests a section holds. Its zero value is all.
+type matcher struct {
+	unknown bool   // a container that is not modelled
+	glob    string // <Files>
+	regex   *regexp.Regexp
+	methods []string // <Limit>, <LimitExcept>; upper case
+	except  bool
+}
+
+func (m *matcher) holds(r *Request) answer {
+	switch {
+	case m.unknown:
+		return unknown
+	case m.glob != "":
+		ok, err := path.Match(m.glob, r.Name)
+		return known(ok, err == nil)
+	case m.regex != nil:
+		return known(m.regex.MatchString(r.Name), true)
+	case m.methods != nil:
+		return known(slices.Contains(m.methods, withGet(r.Method)) != m.except, r.Method != "")
+	}
+	return yes
+}
+
+// withGet makes GET of HEAD: what holds for the one holds for the other.
+func withGet(method string) string {
+	if method == "HEAD" {
+		return "GET"
+	}
+	return method
+}
+
+func known(ok, sure bool) answer {
+	switch {
+	case !sure:
+		return unknown
+	case ok:
+		return yes
+	}
+	return no
+}
+
+// ask returns what s and the sections in it say about r: a deny, else a
+// closed, else nothing.
+func (s *section) ask(r *Request) Verdict {
+	holds := s.match.holds(r)
+	if holds == no {
+		return Verdict{}
+	}
+	v := s.own(r)
+	for _, kid := range s.kids {
+		if v.Status == 403 {
+			break
+		}
+		if w := kid.ask(r); w.Status == 403 || v.Status == 0 {
+			v = w
+		}
+	}
+	if holds == unknown && v.Status == 403 {
+		v.Status = 503 // a deny under a condition that is not known
+		v.Why += " under an unknown condition"
+	}
+	return v
+}
+
+// own evaluates the section's own directives. Require and the older Order must
+// both let r in (Satisfy All).
+func (s *section) own(r *Request) Verdict {
+	if s.fault != 0 {
+		return Verdict{Status: s.fault, File: s.file, Line: s.line, Why: s.why}
+	}
+	required, ordered := pass, yes
+	if s.require != nil {
+		required = voteAny(s.require, r)
+	}
+	if s.ordered {
+		ordered = s.order(r)
+	}
+	switch {
+	case required == fail || required == neutral:
+		return Verdict{Status: 403, File: s.file, Line: s.requireLine, Why: "Require"}
+	case ordered == no:
+		return Verdict{Status: 403, File: s.file, Line: s.orderLine, Why: "Order, Allow and Deny"}
+	case required == unsure:
+		return Verdict{Status: 503, File: s.file, Line: s.requireLine, Why: "Require is not honoured"}
+	case ordered == unknown:
+		return Verdict{Status: 503, File: s.file, Line: s.orderLine, Why: "Allow or Deny is not honoured"}
+	}
+	return Verdict{}
+}
+
+// order evaluates Order, Allow and Deny of mod_access_compat.
+func (s *section) order(r *Request) answer {
+	allowed, denied := anyOf(s.allow, r), anyOf(s.deny, r)
+	if s.allowFirst { // let in who is allowed and not denied
+		switch {
+		case allowed == no || denied == yes:
+			return no
+		case allowed == yes && denied == no:
+			return yes
+		}
+		return unknown
+	}
+	switch { // refuse who is denied and not allowed
+	case denied == no || allowed == yes:
+		return yes
+	case denied == yes && allowed == no:
+		return no
+	}
+	return unknown
+}
+
+func anyOf(ps []predicate, r *Request) answer {
+	result := no
+	for i := range ps {
+		switch ps[i].test(r) {
+		case yes:
+			return yes
+		case unknown:
+			result = unknown
+		}
+	}
+	return result
+}
+
+// predicate is one condition on a request. Its zero value is not modelled.
+type predicate struct {
+	kind    kind
+	nets    []netip.Prefix
+	methods []string
+}
+
+type kind uint8
+
+const (
+	notModelled kind = iota
+	everybody
+	nobody
+	address
+	method
+)
+
+func (p *predicate) test(r *Request) answer {
+	switch p.kind {
+	case everybody:
+		return yes
+	case nobody:
+		return no
+	case address:
+		client := r.Client.Unmap().WithZone("")
+		inside := slices.ContainsFunc(p.nets, func(n netip.Prefix) bool { return n.Contains(client) })
+		return known(inside, client.IsValid())
+	case method:
+		return known(slices.Contains(p.methods, withGet(r.Method)), r.Method != "")
+	}
+	return unknown
+}
+
+// node is a Require line or container.
+type node struct {
+	op   operator
+	not  bool // Require not: can refuse, cannot grant
+	pred predicate
+	kids []node
+}
+
+type operator uint8
+
+const (
+	leaf operator = iota
+	all
+	anyone
+	none
+)
+
+// vote is the outcome of a node.
+type vote uint8
+
+const (
+	neutral vote = iota
+	pass
+	fail
+	unsure
+)
+
+func (n *node) vote(r *Request) vote {
+	switch {
+	case n.op != leaf && len(n.kids) == 0:
+		return unsure // Apache refuses such a file
+	case n.op == all:
+		return voteAll(n.kids, r)
+	case n.op == anyone:
+		return voteAny(n.kids, r)
+	case n.op == none:
+		switch voteAny(n.kids, r) {
+		case pass:
+			return fail
+		case unsure:
+			return unsure
+		}
+		return neutral
+	}
+	switch n.pred.test(r) {
+	case yes:
+		if n.not {
+			return fail
+		}
+		return pass
+	case no:
+		if n.not {
+			return neutral
+		}
+		return fail
+	}
+	return unsure
+}
+
+func voteAny(nodes []node, r *Request) vote {
+	var got [4]bool
+	for i := range nodes {
+		v := nodes[i].vote(r)
+		if v == pass {
+			return pass
+		}
+		got[v] = true
+	}
+	return strongest(got, unsure, fail)
+}
+
+func voteAll(nodes []node, r *Request) vote {
+	var got [4]bool
+	for i := range nodes {
+		v := nodes[i].vote(r)
+		if v == fail {
+			return fail
+		}
+		got[v] = true
+	}
+	return strongest(got, unsure, pass)
+}
+
+func strongest(got [4]bool, order ...vote) vote {
+	for _, v := range order {
+		if got[v] {
+			return v
+		}
+	}
+	return neutral
+}
+
+// parseNets reads the address forms of Require ip, Allow and Deny: address,
+// network with length or netmask, leading octets. One bad entry spoils them all.
+func parseNets(entries []string) predicate {
+	p := predicate{kind: address}
+	for _, e := range entries {
+		n, ok := parseNet(e)
+		if !ok {
+			return predicate{}
+		}
+		p.nets = append(p.nets, n)
+	}
+	return p
+}
+
+func parseNet(s string) (netip.Prefix, bool) {
+	host, size, sized := strings.Cut(s, "/")
+	if !sized {
+		if a, err := netip.ParseAddr(host); err == nil {
+			return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), a.Zone() == ""
+		}
+		host = strings.TrimSuffix(host, ".")
+		dots := strings.Count(host, ".")
+		p, err := netip.ParsePrefix(host + strings.Repeat(".0", max(0, 3-dots)) + "/" + [3]string{"8", "16", "24"}[min(dots, 2)])
+		return p.Masked(), err == nil && dots < 3
+	}
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p.Masked(), !p.Addr().Is4In6()
+	}
+	mask, err := netip.ParseAddr(size)
+	if err != nil || !mask.Is4() {
+		return netip.Prefix{}, false
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil || !a.Is4() {
+		return netip.Prefix{}, false
+	}
+	for bits := range 33 {
+		full := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), bits).Masked()
+		if full.Addr() == mask {
+			return netip.PrefixFrom(a, bits).Masked(), true
+		}
+	}
+	return netip.Prefix{}, false
+}
