@@ -1,0 +1,331 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/h1"
+)
+
+// Bounds of a reply head (R-HDR-9), and of the interim heads before it.
+const (
+	maxHead    = 64 << 10
+	maxFields  = 200
+	maxInterim = 32
+)
+
+// watchAfter is how long a call waits before it watches for its client to go
+// away: quick replies never pay for that (R-STREAM-5).
+const watchAfter = 50 * time.Millisecond
+
+var heads = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
+
+// h1call is one call on one connection, from the head of the request to
+// Reply.Close. It belongs to the goroutine that serves the exchange; the pump
+// has its own fields.
+type h1call struct {
+	client *H1Client
+	conn   *h1conn
+	req    *Call
+	ctx    context.Context
+	reply  Reply
+	body   *h1.Body
+
+	unwatch func() bool   // set once ctx is watched
+	cut     chan struct{} // closed when the watcher has closed the connection
+
+	sent     time.Time // when the head was written
+	pump     *pump     // nil without a body
+	answered bool      // a byte of a reply has come
+	gotHead  bool      // the final head is in
+	keep     bool      // the reply allows another call
+	closed   bool
+	unsent   bool // nothing of the request has left
+}
+
+// start sends the request and waits for the final head.
+func (c *h1call) start() error {
+	c.conn.call = c
+	if err := c.send(); err != nil {
+		return err
+	}
+	for range maxInterim {
+		head, err := c.conn.br.ReadHead(maxHead)
+		if err != nil {
+			c.answered = c.answered || c.conn.br.Buffered() > 0 || errors.Is(err, io.ErrUnexpectedEOF)
+			return c.headError(err)
+		}
+		c.answered = true
+		r, err := h1.ParseResponse(head, c.req.Method)
+		if err != nil {
+			return c.headError(err)
+		}
+		switch {
+		case r.Fields.Len() > maxFields:
+			return exchange.Fail(502, "response_head_too_large", "%s: more than %d fields", c.addr(), maxFields)
+		case r.Status == 101:
+			return exchange.Fail(502, "upstream_transport", "%s: 101 that was not asked for", c.addr())
+		case r.Status < 200: // 100 and 102 are of this hop (R-UP-7)
+			if r.Status == 103 && c.req.Inform != nil {
+				StripHops(&r.Fields)
+				if err := c.req.Inform(103, &r.Fields); err != nil {
+					return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
+				}
+			}
+		default:
+			c.accept(&r)
+			return nil
+		}
+	}
+	return exchange.Fail(502, "upstream_transport", "%s: more than %d interim responses", c.addr(), maxInterim)
+}
+
+// send writes the head, at once and whole, so that a slow body cannot hold it
+// back, and starts the pump if there is a body.
+func (c *h1call) send() error {
+	buf := heads.Get().(*[]byte)
+	b := h1.AppendRequest((*buf)[:0], c.req.Method, c.req.URI, c.host(), c.req.Fields, c.req.Length)
+	now := time.Now()
+	c.conn.writeWithin(c.client.target.BodyTimeout, now)
+	n, err := c.conn.Write(b)
+	if cap(b) <= maxHead {
+		*buf = b
+		heads.Put(buf)
+	}
+	if err != nil {
+		c.unsent = n == 0
+		return c.writeError(err)
+	}
+	c.sent = now
+	c.conn.watchIn(watchAfter, now)
+	if c.req.Length != 0 {
+		c.pump = newPump(c)
+		go c.pump.pumpBody()
+	}
+	return nil
+}
+
+func (c *h1call) host() string {
+	if c.req.Host != "" || c.client.target.Network == "unix" {
+		return c.req.Host
+	}
+	return c.client.target.Address // R-HDR-6
+}
+
+func (c *h1call) addr() string { return c.client.target.Address }
+
+// accept takes the final head over into the reply.
+func (c *h1call) accept(r *h1.Response) {
+	c.gotHead = true
+	c.keep = r.KeepAlive
+	c.body = c.conn.br.Body(r.Framing)
+	announced := ""
+	if r.Framing == h1.Chunked {
+		announced = AnnouncedTrailers(&r.Fields)
+	}
+	StripHops(&r.Fields)
+	if announced != "" {
+		r.Fields.Add("Trailer", announced)
+	}
+	c.reply = Reply{Status: r.Status, Fields: r.Fields, Length: r.Length, Body: c,
+		Buffered: c.body.Buffered, Done: c.close}
+	if r.Framing == h1.Chunked {
+		c.reply.Trailers = c.trailers
+	}
+}
+
+// Read reads the reply's body.
+func (c *h1call) Read(p []byte) (int, error) {
+	n, err := c.body.Read(p)
+	if err != nil && err != io.EOF && c.ctx.Err() != nil {
+		err = clientGone(c.ctx)
+	}
+	return n, err
+}
+
+func (c *h1call) trailers() *exchange.Fields {
+	f := c.body.Trailers()
+	if f != nil {
+		StripTrailers(f)
+	}
+	return f
+}
+
+// What a waiting call waits for.
+const (
+	waitUpload = iota // progress of the pump: BodyTimeout (R-TMO-3)
+	waitHead          // the final head: HeadTimeout (R-TMO-2)
+	waitBody          // bytes of the reply: no limit
+	waitOver          // nothing: the client's side failed
+)
+
+// waiting returns what the call waits for as things stand.
+func (c *h1call) waiting() int {
+	if c.pump != nil {
+		switch c.pump.stage.Load() {
+		case pumpFailed:
+			return waitOver
+		case pumpReading, pumpWriting, pumpLast:
+			return waitUpload
+		}
+	}
+	if c.gotHead {
+		return waitBody
+	}
+	return waitHead
+}
+
+// late decides what it means that a read waited to its deadline: nil to wait on.
+// The pump wakes a read by moving its deadline; so what the call waits for is
+// looked at again after a new deadline has been set.
+func (c *h1call) late() error {
+	c.watch()
+	for {
+		if c.ctx.Err() != nil {
+			return clientGone(c.ctx)
+		}
+		w := c.waiting()
+		if w == waitOver {
+			return c.pump.err
+		}
+		by := c.deadline(w)
+		if !by.IsZero() && !time.Now().Before(by) {
+			return c.tooLate(w)
+		}
+		c.conn.setReadBy(by)
+		if c.waiting() == w {
+			return nil
+		}
+	}
+}
+
+// deadline returns when a wait of kind w has been too long, zero for never.
+func (c *h1call) deadline(w int) time.Time {
+	switch w {
+	case waitUpload:
+		return c.pump.progress().Add(c.client.target.BodyTimeout)
+	case waitHead:
+		if c.pump != nil {
+			return c.pump.progress().Add(c.headTimeout())
+		}
+		return c.sent.Add(c.headTimeout())
+	}
+	return time.Time{}
+}
+
+func (c *h1call) headTimeout() time.Duration {
+	if c.req.HeadTimeout > 0 {
+		return c.req.HeadTimeout // R-CTX-10
+	}
+	return c.client.target.HeadTimeout
+}
+
+// tooLate is the error of a wait of kind w that was too long.
+func (c *h1call) tooLate(w int) error {
+	stall := c.client.target.BodyTimeout
+	switch {
+	case w == waitHead:
+		return exchange.Fail(504, "upstream_timeout", "%s: no reply head within %v", c.addr(), c.headTimeout())
+	case c.pump.stage.Load() == pumpReading:
+		return exchange.Fail(408, "request_timeout", "client sent no body byte for %v", stall)
+	}
+	return exchange.Fail(504, "request_stalled", "%s took no body byte for %v", c.addr(), stall)
+}
+
+// watch makes the end of ctx close the connection, which unblocks whatever the
+// call waits for.
+func (c *h1call) watch() {
+	if c.unwatch == nil {
+		c.cut = make(chan struct{})
+		c.unwatch = context.AfterFunc(c.ctx, c.abandon)
+	}
+}
+
+// abandon runs when the client is gone.
+func (c *h1call) abandon() {
+	c.conn.socket.Close()
+	close(c.cut)
+}
+
+// headError says what a missing or malformed head means.
+func (c *h1call) headError(err error) error {
+	if c.ctx.Err() != nil {
+		return clientGone(c.ctx)
+	}
+	if e, ok := errors.AsType[*h1.SyntaxError](err); ok {
+		if e.Status == 431 {
+			return exchange.Fail(502, "response_head_too_large", "%s: %v", c.addr(), e)
+		}
+		return exchange.Fail(502, "upstream_transport", "%s: malformed reply: %v", c.addr(), e)
+	}
+	if _, ok := errors.AsType[*exchange.Error](err); ok || errors.Is(err, exchange.ErrClientGone) {
+		return err // from late
+	}
+	return exchange.Fail(502, "upstream_transport", "read reply of %s: %w", c.addr(), err)
+}
+
+func (c *h1call) writeError(err error) error {
+	if isTimeout(err) {
+		return exchange.Fail(504, "request_stalled", "write to %s: %w", c.addr(), err)
+	}
+	return exchange.Fail(502, "upstream_transport", "write to %s: %w", c.addr(), err)
+}
+
+// replayable reports whether the call, which ended in err, may be made again on
+// a fresh connection: this one had carried a call before, no byte of an answer
+// came, and either nothing has left or nothing of a body was touched and the
+// method is idempotent (R-POOL-4, RFC 9110 §9.2.2).
+func (c *h1call) replayable(err error) bool {
+	if !c.conn.used || c.answered || c.ctx.Err() != nil || exchange.ReasonOf(err) != "upstream_transport" {
+		return false
+	}
+	return c.unsent || c.pump == nil && idempotent(c.req.Method)
+}
+
+func idempotent(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE":
+		return true
+	}
+	return false
+}
+
+// end joins what the call started. It reports whether the request went whole
+// and nobody has cut the connection.
+func (c *h1call) end() bool {
+	c.closed = true
+	clean := c.pump == nil || c.pump.join()
+	if c.unwatch != nil && !c.unwatch() {
+		<-c.cut
+		clean = false
+	}
+	return clean
+}
+
+// drop ends a call that has no reply.
+func (c *h1call) drop() {
+	c.conn.socket.Close()
+	c.end()
+	c.conn.close()
+}
+
+// close is Reply.Done. The connection is kept only if the request went whole,
+// the reply was read to its end, and not a byte came behind it.
+func (c *h1call) close() error {
+	if c.closed {
+		return nil
+	}
+	clean := c.end()
+	if clean && c.keep && c.body.Done() && c.conn.br.Buffered() == 0 {
+		c.client.keep(c.conn)
+	} else {
+		c.conn.close()
+	}
+	c.client.permits.Release()
+	return nil
+}

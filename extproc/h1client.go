@@ -1,0 +1,186 @@
+package extproc
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"httpjet/budget"
+)
+
+// H1Client is a Client for HTTP/1.1 over TCP, a Unix socket or TLS. A call uses
+// its connection synchronously, on the goroutine that serves the exchange.
+//
+// The life of a call: take a permit; take the newest idle connection that is
+// still silent, or dial; write the head; pump the body, if there is one, from a
+// goroutine of its own; read past interim responses to the final head; hand out
+// the body; join the pump; keep the connection if all of that was clean; give
+// the permit back.
+type H1Client struct {
+	target  Target
+	tls     *tls.Config // nil: clear text
+	permits *budget.Permits
+
+	mu      sync.Mutex
+	idle    []*h1conn // by idleSince; the newest, at the end, is used first
+	retired bool
+}
+
+// NewH1 returns a client for t, whose Kind is KindProxy and whose Scheme is H1
+// or H1S. base may add roots and certificates for H1S; nil means the system's
+// roots. A zero MaxConns is 100; a zero InitTimeout, HeadTimeout or BodyTimeout
+// is 10, 60 or 30 s.
+func NewH1(t Target, base *tls.Config) *H1Client {
+	if t.Scheme != H1 && t.Scheme != H1S {
+		panic("BUG: extproc: no HTTP/1 target")
+	}
+	if t.MaxConns <= 0 {
+		t.MaxConns = 100
+	}
+	if t.InitTimeout <= 0 {
+		t.InitTimeout = defaultInit
+	}
+	if t.HeadTimeout <= 0 {
+		t.HeadTimeout = defaultHead
+	}
+	if t.BodyTimeout <= 0 {
+		t.BodyTimeout = defaultBody
+	}
+	p := &H1Client{target: t, permits: budget.NewPermits(t.MaxConns)}
+	if t.Scheme == H1S {
+		p.tls = clientTLS(&t, base, "http/1.1")
+	}
+	return p
+}
+
+// Target returns what the client speaks to, defaults filled in.
+func (p *H1Client) Target() Target { return p.target }
+
+// Do sends c and returns when the final reply head is in; see Client. It holds a
+// permit until the reply is closed.
+func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
+	if err := acquire(ctx, p.permits, &p.target); err != nil {
+		return nil, err
+	}
+	conn := p.checkout()
+	for {
+		if conn == nil {
+			nc, socket, err := dial(ctx, &p.target, p.tls)
+			if err != nil {
+				p.permits.Release()
+				return nil, err
+			}
+			conn = newH1conn(nc, socket)
+		}
+		call := &h1call{client: p, conn: conn, req: c, ctx: ctx}
+		err := call.start()
+		if err == nil {
+			return &call.reply, nil
+		}
+		// R-POOL-4: a kept connection may have died on its way here. That
+		// is not the peer's failure, and a fresh one gets the call once.
+		again := call.replayable(err)
+		call.drop()
+		if !again {
+			p.permits.Release()
+			return nil, err
+		}
+		conn = nil
+	}
+}
+
+// Dial opens a connection that is not pooled, for a tunnel. It counts as one of
+// the target's MaxConns until release is called, which the caller does exactly
+// once, after closing the connection. Errors are those of Do.
+func (p *H1Client) Dial(ctx context.Context) (conn net.Conn, release func(), err error) {
+	if err := acquire(ctx, p.permits, &p.target); err != nil {
+		return nil, nil, err
+	}
+	conn, _, err = dial(ctx, &p.target, p.tls)
+	if err != nil {
+		p.permits.Release()
+		return nil, nil, err
+	}
+	return conn, p.permits.Release, nil
+}
+
+// checkout returns the newest idle connection that is fit for use, nil if there
+// is none. One that has become readable is not: whatever waits there, a FIN or
+// bytes that nobody asked for, must not answer the next call.
+func (p *H1Client) checkout() *h1conn {
+	for {
+		p.mu.Lock()
+		n := len(p.idle)
+		if n == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		c := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		if time.Since(c.idleSince) < p.target.KeepAlive && c.silent() {
+			return c
+		}
+		c.close()
+	}
+}
+
+// keep makes c idle, or closes it if the client keeps none.
+func (p *H1Client) keep(c *h1conn) {
+	c.rest()
+	if p.target.KeepAlive > 0 {
+		p.mu.Lock()
+		if !p.retired {
+			c.idleSince = time.Now() // under mu: the list stays ordered
+			p.idle = append(p.idle, c)
+			c = nil
+		}
+		p.mu.Unlock()
+	}
+	if c != nil {
+		c.close()
+	}
+}
+
+// Expire closes the connections that have been idle for KeepAlive at now.
+func (p *H1Client) Expire(now time.Time) {
+	p.mu.Lock()
+	n := 0
+	for n < len(p.idle) && now.Sub(p.idle[n].idleSince) >= p.target.KeepAlive {
+		n++
+	}
+	var old []*h1conn
+	if n > 0 {
+		old = append(old, p.idle[:n]...)
+		left := copy(p.idle, p.idle[n:])
+		clear(p.idle[left:])
+		p.idle = p.idle[:left]
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.close()
+	}
+}
+
+// Retire closes idle connections now and busy ones when they come back.
+func (p *H1Client) Retire() {
+	p.mu.Lock()
+	p.retired = true
+	old := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range old {
+		c.close()
+	}
+}
+
+// Stats returns the number of idle and of busy connections; one that is being
+// dialled, or tunnelled through, is busy.
+func (p *H1Client) Stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return PoolStats{Idle: len(p.idle), Busy: p.permits.InUse()}
+}

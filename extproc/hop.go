@@ -1,0 +1,91 @@
+package extproc
+
+import (
+	"strings"
+
+	"httpjet/exchange"
+)
+
+// StripHops removes the fields that belong to one connection and not to the
+// message (RFC 9110 §7.6.1, R-HDR-1): Connection and what any of its lines
+// names, and the fields that are hop-by-hop by definition. It holds for both
+// directions, for interim responses and for trailers.
+func StripHops(f *exchange.Fields) {
+	var first [8]string
+	named := first[:0] // all Connection lines are one list, whichever is empty
+	for tok := range f.Tokens("Connection") {
+		if !hopByHop(tok) {
+			named = append(named, tok)
+		}
+	}
+	f.DelFunc(func(fd exchange.Field) bool {
+		if hopByHop(fd.Name) {
+			return true
+		}
+		for _, n := range named {
+			if exchange.EqualName(fd.Name, n) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// hopByHop reports whether a field of this name never crosses the proxy.
+// Trailer is regenerated from what is really relayed, see AnnouncedTrailers.
+func hopByHop(name string) bool {
+	switch len(name) {
+	case 2:
+		return exchange.EqualName(name, "TE")
+	case 7:
+		return exchange.EqualName(name, "Upgrade") || exchange.EqualName(name, "Trailer")
+	case 10:
+		if exchange.EqualName(name, "Connection") || exchange.EqualName(name, "Keep-Alive") {
+			return true
+		}
+	case 14: // obsolete h2c upgrade: RFC 9113 §3.1
+		if exchange.EqualName(name, "HTTP2-Settings") {
+			return true
+		}
+	case 17:
+		if exchange.EqualName(name, "Transfer-Encoding") {
+			return true
+		}
+	}
+	return len(name) > 6 && exchange.EqualName(name[:6], "Proxy-")
+}
+
+// AnnouncedTrailers returns the value of a new Trailer field: the names that f
+// announces and that may be relayed, "" for none. Call it before StripHops.
+func AnnouncedTrailers(f *exchange.Fields) string {
+	if !f.Has("Trailer") {
+		return ""
+	}
+	var names []string
+	for tok := range f.Tokens("Trailer") {
+		if trailerAllowed(tok) {
+			names = append(names, tok)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// StripTrailers removes what a trailer section must not carry on: hop-by-hop
+// fields, and fields that frame, route or authenticate a message
+// (RFC 9110 §6.5.1).
+func StripTrailers(f *exchange.Fields) {
+	f.DelFunc(func(fd exchange.Field) bool { return !trailerAllowed(fd.Name) })
+}
+
+func trailerAllowed(name string) bool {
+	if hopByHop(name) {
+		return false
+	}
+	for _, no := range [...]string{"Content-Length", "Content-Type", "Content-Encoding", "Content-Range",
+		"Host", "Expect", "Authorization", "Cookie", "Set-Cookie", "Cache-Control", "Location"} {
+		if exchange.EqualName(name, no) {
+			return false
+		}
+	}
+	return true
+}
