@@ -1,0 +1,188 @@
+// Package forward builds the request side of a proxy hop: which fields of a
+// client's request go on, which are added, which target may be sent, and what
+// an upgrade request is. The proxy and the WebSocket relay share it. It sends
+// nothing.
+package forward
+
+import (
+	"net/netip"
+	"strings"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// ForMode says what becomes of X-Forwarded-For (R-HDR-2).
+type ForMode uint8
+
+const (
+	ForAuto    ForMode = iota // keep the chain of a trusted peer, append the client
+	ForAppend                 // keep any chain, append the client
+	ForReplace                // send the client alone
+	ForOff                    // send none
+)
+
+// Options are the switches of a proxy hop. The zero value trusts nobody and
+// adds every field.
+type Options struct {
+	For     ForMode
+	Trusted func(netip.Addr) bool // is the immediate peer a trusted proxy? nil: nobody is
+
+	NoRealIP bool // no X-Real-IP
+	NoProto  bool // no X-Forwarded-Proto
+	NoHost   bool // no X-Forwarded-Host
+	NoVia    bool // no Via of ours; others' stay
+}
+
+// Fields appends the end-to-end fields of x's request to dst, which is empty,
+// in their order and spelling, and behind them the fields of this hop. A switch
+// that is off removes the client's field: nobody else may speak for this hop
+// (R-HDR-1 to R-HDR-5).
+func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
+	chain, hasChain := "", false
+	for n, v := range x.Req.Fields.All() {
+		switch {
+		case exchange.EqualName(n, "X-Forwarded-For"):
+			if hasChain && chain != "" && v != "" {
+				chain += ", "
+			}
+			chain, hasChain = chain+v, true
+		case o.ours(n):
+		default:
+			dst.Add(n, v)
+		}
+	}
+	announced := ""
+	if x.Req.Length < 0 {
+		announced = extproc.AnnouncedTrailers(dst)
+	}
+	extproc.StripHops(dst)
+	if announced != "" {
+		dst.Add("Trailer", announced)
+	}
+	joinCookies(x, dst)
+	o.add(x, dst, chain)
+}
+
+// ours reports whether the client's field of this name is dropped: this hop
+// writes it, or it frames or steers this hop only.
+func (o *Options) ours(name string) bool {
+	switch len(name) {
+	case 4:
+		return exchange.EqualName(name, "Host")
+	case 6: // this hop has answered 100-continue itself (R-PIPE-6)
+		return exchange.EqualName(name, "Expect")
+	case 9:
+		if exchange.EqualName(name, "Forwarded") {
+			return o.For != ForAppend
+		}
+		return exchange.EqualName(name, "X-Real-IP")
+	case 14:
+		return exchange.EqualName(name, "Content-Length")
+	case 16:
+		return exchange.EqualName(name, "X-Forwarded-Host")
+	case 17:
+		return exchange.EqualName(name, "X-Forwarded-Proto")
+	}
+	return false
+}
+
+func (o *Options) add(x *exchange.Exchange, dst *exchange.Fields, chain string) {
+	client := "" // without port and zone
+	if x.Req.Client.IsValid() {
+		client = x.Req.Client.Unmap().WithZone("").String()
+	}
+	if v := o.chain(x, chain, client); v != "" {
+		dst.Add("X-Forwarded-For", v)
+	}
+	if !o.NoRealIP && client != "" {
+		dst.Add("X-Real-IP", client)
+	}
+	if !o.NoProto {
+		dst.Add("X-Forwarded-Proto", x.Req.Scheme)
+	}
+	if !o.NoHost && x.Req.Host != "" {
+		dst.Add("X-Forwarded-Host", x.Req.Host)
+	}
+	if !o.NoVia {
+		dst.Add("Via", via(x.Req.Proto))
+	}
+}
+
+// chain returns the one X-Forwarded-For value: its right-most element is always
+// ours (R-HDR-2). client is "" if the peer has no address.
+func (o *Options) chain(x *exchange.Exchange, chain, client string) string {
+	switch o.For {
+	case ForOff:
+		return ""
+	case ForReplace:
+		return client
+	case ForAuto:
+		if !o.trusts(x.Req.Remote.Addr()) {
+			chain = ""
+		}
+	}
+	if client == "" {
+		client = "unknown"
+	}
+	if chain == "" {
+		return client
+	}
+	return chain + ", " + client
+}
+
+func (o *Options) trusts(peer netip.Addr) bool {
+	return o.Trusted != nil && peer.IsValid() && o.Trusted(peer.Unmap())
+}
+
+func via(proto string) string {
+	switch proto {
+	case "HTTP/1.1":
+		return "1.1 httpjet"
+	case "HTTP/2.0":
+		return "2.0 httpjet"
+	}
+	return strings.TrimPrefix(proto, "HTTP/") + " httpjet"
+}
+
+// joinCookies makes the cookie crumbs of HTTP/2 and 3 one field again
+// (RFC 9113 §8.2.3).
+func joinCookies(x *exchange.Exchange, f *exchange.Fields) {
+	if strings.HasPrefix(x.Req.Proto, "HTTP/1.") {
+		return
+	}
+	joined, n := "", 0
+	for v := range f.Values("Cookie") {
+		if n > 0 {
+			joined += "; "
+		}
+		joined += v
+		n++
+	}
+	if n > 1 {
+		f.Set("Cookie", joined)
+	}
+}
+
+// StripPolicy removes the fields by which only a local application may steer
+// the page cache, and tokens that only this server may send (R-HDR-7).
+func StripPolicy(f *exchange.Fields) {
+	f.DelFunc(func(fd exchange.Field) bool {
+		return hasPrefix(fd.Name, "X-LiteSpeed-") || hasPrefix(fd.Name, "LSC-") ||
+			exchange.EqualName(fd.Name, "X-Httpjet-Proxy-Error")
+	})
+}
+
+func hasPrefix(name, prefix string) bool {
+	return len(name) >= len(prefix) && exchange.EqualName(name[:len(prefix)], prefix)
+}
+
+// IsUpgrade reports whether x asks for a WebSocket in a way this wire can give
+// (R-WS-1): an HTTP/1.1 GET whose Upgrade lists websocket and whose Connection
+// lists upgrade. Anything else is an ordinary request whose Upgrade is ignored
+// (R-WS-8). The key and the version are the relay's to judge.
+func IsUpgrade(x *exchange.Exchange) bool {
+	return x.Req.Method == "GET" && x.Req.Proto == "HTTP/1.1" &&
+		x.Req.Fields.HasToken("Upgrade", "websocket") &&
+		x.Req.Fields.HasToken("Connection", "upgrade") && x.CanUpgrade()
+}
