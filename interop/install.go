@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// wsVersion is the pinned version of the npm package "ws".
+const wsVersion = "8.23.0"
+
+// needed lists what must be there and the Debian package that brings it.
+var needed = []struct{ file, pkg string }{
+	{"curl", "curl"},
+	{"php-fpm8.2", "php8.2-fpm"},
+	{"/usr/share/dokuwiki/doku.php", "dokuwiki"},
+	{"nginx", "nginx-light"},
+	{"h2load", "nghttp2-client"},
+	{"node", "nodejs"},
+	{"npm", "npm"},
+}
+
+// there reports if a program is in the path, or a file at its place.
+func there(file string) bool {
+	if filepath.IsAbs(file) {
+		_, err := os.Stat(file)
+		return err == nil
+	}
+	_, err := exec.LookPath(file)
+	return err == nil
+}
+
+// install brings the missing programs. Debian keeps some of them in sbin, which
+// an ordinary user's path may lack.
+func (r *run) install() error {
+	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
+	var missing []string
+	for _, n := range needed {
+		if !there(n.file) {
+			missing = append(missing, n.pkg)
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Println("-- installing", strings.Join(missing, " "))
+		if err := r.apt(missing); err != nil {
+			return err
+		}
+		for _, n := range needed {
+			if !there(n.file) {
+				return fmt.Errorf("%s is missing after its package %s was installed", n.file, n.pkg)
+			}
+		}
+	}
+	r.node = filepath.Join(r.dir, "node")
+	if err := os.MkdirAll(r.node, 0o755); err != nil {
+		return err
+	}
+	return r.command("npm", "install", "--prefix", r.node, "--no-audit", "--no-fund", "--loglevel=error", "ws@"+wsVersion)
+}
+
+// apt installs packages without a question. DokuWiki would ask which web server
+// to configure: none.
+func (r *run) apt(packages []string) error {
+	script := `set -e
+export DEBIAN_FRONTEND=noninteractive
+echo 'dokuwiki dokuwiki/system/configure-webserver multiselect ' | debconf-set-selections || true
+apt-get update -q
+apt-get install -q -y --no-install-recommends ` + strings.Join(packages, " ")
+	if os.Geteuid() != 0 {
+		return r.command("sudo", "/bin/sh", "-c", script)
+	}
+	return r.command("/bin/sh", "-c", script)
+}
+
+// versions asks every program for its version, for the summary.
+func (r *run) versions() error {
+	for _, p := range []struct {
+		name string
+		cmd  []string
+		re   string
+	}{
+		{"httpjet", []string{r.bin, "version"}, `\S.*`},
+		{"Go", []string{"go", "version"}, `go\d\S*`},
+		{"PHP-FPM", []string{"php-fpm8.2", "-v"}, `\d+\.\d+\.\d+`},
+		{"DokuWiki", []string{"cat", "/usr/share/dokuwiki/VERSION"}, `\S.*`},
+		{"nginx", []string{"nginx", "-v"}, `\d+\.\d+\.\d+`},
+		{"curl", []string{"curl", "--version"}, `\d+\.\d+\.\d+`},
+		{"h2load", []string{"h2load", "--version"}, `nghttp2/\S+`},
+		{"Node.js", []string{"node", "--version"}, `\d\S*`},
+	} {
+		out, err := exec.CommandContext(r.ctx, p.cmd[0], p.cmd[1:]...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %v\n%s", p.name, err, tail(out))
+		}
+		v := regexp.MustCompile(p.re).FindString(string(out))
+		r.programs = append(r.programs, [2]string{p.name, v})
+	}
+	r.programs = append(r.programs, [2]string{"npm ws", wsVersion})
+	return nil
+}

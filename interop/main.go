@@ -1,0 +1,194 @@
+// Command interop runs the built httpjet together with real programs that it
+// has to get along with: PHP-FPM with DokuWiki, the npm WebSocket library, nginx
+// as an upstream, h2load and curl as HTTP/2 clients. It is not part of the
+// product and not a unit test: it needs Debian's apt-get and npm, installs what
+// is missing, and a program that cannot be had fails the run.
+//
+//	go run ./interop [ci|full] [--write] [--bin=FILE] [section...]
+//
+// It prints one line per check, "ok" or "FAIL", and exits 1 after any FAIL. With
+// --write the results go to docs/interop.md as well. --bin runs a program that is
+// built already. A section's name runs that section alone.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &run{ctx: ctx, mode: "full", began: time.Now()}
+	var write bool
+	var only []string
+	for _, a := range os.Args[1:] {
+		bin, given := strings.CutPrefix(a, "--bin=")
+		switch {
+		case a == "ci" || a == "full":
+			r.mode = a
+		case a == "--write":
+			write = true
+		case given:
+			r.bin = bin
+		default:
+			if !slices.ContainsFunc(sections, func(s section) bool { return s.name == a }) {
+				fmt.Fprintf(os.Stderr, "usage: go run ./interop [ci|full] [--write] [--bin=FILE] [section...]\n")
+				os.Exit(2)
+			}
+			only = append(only, a)
+		}
+	}
+	if write && len(only) > 0 {
+		fmt.Fprintln(os.Stderr, "--write records a whole run: name no section with it")
+		os.Exit(2)
+	}
+	if err := r.all(only, write); err != nil {
+		fmt.Println("FAIL", err)
+		os.Exit(1)
+	}
+	if r.failed() > 0 {
+		os.Exit(1)
+	}
+}
+
+// A section is one peer program and its checks.
+type section struct {
+	name string
+	f    func(r *run) error // an error means that the section could not go on
+}
+
+var sections = []section{
+	{"dokuwiki", dokuwiki},
+	{"websocket", websocket},
+	{"nginx", nginx},
+	{"http2", http2},
+	{"measure", measure},
+}
+
+// all installs, builds, and runs the sections one after the other.
+func (r *run) all(only []string, write bool) error {
+	dir, err := os.MkdirTemp("", "httpjet-interop-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r.dir = dir
+	// PHP's workers run as another user and have to get in.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	if err := r.install(); err != nil {
+		return fmt.Errorf("install: %v", err)
+	}
+	if r.bin == "" {
+		r.bin = filepath.Join(dir, "httpjet")
+		if err := r.command("go", "build", "-o", r.bin, "./cmd/httpjet"); err != nil {
+			return fmt.Errorf("build: %v", err)
+		}
+	}
+	if err := r.versions(); err != nil {
+		return fmt.Errorf("versions: %v", err)
+	}
+	for _, s := range sections {
+		if len(only) > 0 && !slices.Contains(only, s.name) {
+			continue
+		}
+		r.section = s.name
+		began := time.Now()
+		if err := s.f(r); err != nil {
+			r.report("section", "", err)
+		}
+		fmt.Printf("-- %s took %.1f s\n", s.name, time.Since(began).Seconds())
+		if r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+	}
+	fmt.Printf("-- %d checks, %d failed, %.0f s in all\n", len(r.results), r.failed(), time.Since(r.began).Seconds())
+	if write {
+		return r.write("docs/interop.md")
+	}
+	return nil
+}
+
+// A run is one invocation: where it works and what it found.
+type run struct {
+	ctx   context.Context
+	mode  string // "ci" or "full"
+	began time.Time
+
+	dir  string // temporary directory of the run
+	bin  string // the built httpjet
+	node string // directory that holds node_modules
+
+	section  string
+	results  []result
+	programs [][2]string // name, version
+}
+
+// A result is the outcome of one check.
+type result struct {
+	section, name, detail string
+	err                   error
+}
+
+// report prints and keeps one result.
+func (r *run) report(name, detail string, err error) {
+	r.results = append(r.results, result{r.section, name, detail, err})
+	if err != nil {
+		fmt.Printf("FAIL %s/%s: %v\n", r.section, name, err)
+		return
+	}
+	fmt.Printf("ok   %s/%s", r.section, name)
+	if detail != "" {
+		fmt.Printf(": %s", detail)
+	}
+	fmt.Println()
+}
+
+// check runs f and reports its outcome. f returns what is worth telling.
+func (r *run) check(name string, f func() (string, error)) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	detail, err := f()
+	r.report(name, detail, err)
+}
+
+func (r *run) failed() int {
+	n := 0
+	for _, x := range r.results {
+		if x.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// pick is ci's number in a ci run and full's otherwise.
+func (r *run) pick(ci, full int) int {
+	if r.mode == "ci" {
+		return ci
+	}
+	return full
+}
+
+// command runs a program to its end; its output is part of the error.
+func (r *run) command(name string, args ...string) error {
+	out, err := exec.CommandContext(r.ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %v\n%s", name, err, tail(out))
+	}
+	return nil
+}
+
+// tail is the end of an output, enough to see what went wrong.
+func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
