@@ -1,0 +1,354 @@
+package fastcgi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"httpjet/budget"
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// serveOK answers every request of a connection.
+func serveOK(t *testing.T) func(int, *peer) {
+	return func(_ int, p *peer) {
+		for {
+			if _, err := p.hear(); err != nil {
+				return
+			}
+			p.say(t, okReply)
+		}
+	}
+}
+
+// A kept connection that the application closed, or on which it sent anything
+// unasked, is replaced before it is used, whatever the method (R-POOL-3).
+func TestDeadIdleConnectionIsReplaced(t *testing.T) {
+	f := func(name, last string) {
+		t.Helper()
+		var conns atomic.Int32
+		ended := make(chan struct{}, 10)
+		c := newClient(t, rawApp(t, func(n int, p *peer) {
+			conns.Add(1)
+			if _, err := p.hear(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			p.say(t, okReply)
+			if last != "" {
+				p.say(t, last)
+			} else {
+				p.Close()
+			}
+			ended <- struct{}{}
+			io.Copy(io.Discard, p)
+		}), Options{})
+		for range 3 {
+			if _, body, err := fetch(c, post(1, strings.NewReader("x"))); body != "ok" || err != nil {
+				t.Errorf("%s: %q %v", name, body, err)
+			}
+			<-ended
+		}
+		if n := conns.Load(); n != 3 {
+			t.Errorf("%s: %d connections, want 3", name, n)
+		}
+	}
+	f("closed", "")
+	f("garbage", `raw "x"`)
+	f("a second END_REQUEST", "end 0")
+}
+
+// A kept connection that dies when it is used, before any byte of the reply, is
+// replaced once; a call that might have been carried out is not sent again
+// (R-FCGI-12, R-POOL-4).
+func TestStaleConnectionIsRedialledOnce(t *testing.T) {
+	f := func(name string, healthy int, call *extproc.Call, want string, wantConns int32) {
+		t.Helper()
+		var conns atomic.Int32
+		c := newClient(t, rawApp(t, func(n int, p *peer) {
+			conns.Add(1)
+			for i := 0; ; i++ {
+				if _, err := p.hear(); err != nil || n < healthy && i == 1 {
+					return // reads the second request whole and ends
+				}
+				if n >= 1 && healthy > 1 {
+					return
+				}
+				p.say(t, okReply)
+			}
+		}), Options{})
+		if _, body, err := fetch(c, get()); body != "ok" || err != nil {
+			t.Fatalf("%s: first call: %q %v", name, body, err)
+		}
+		_, body, err := fetch(c, call)
+		if got := body + describe(err); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if n := conns.Load(); n != wantConns {
+			t.Errorf("%s: %d connections, want %d", name, n, wantConns)
+		}
+		if s := c.Stats(); s.Busy != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	f("GET", 1, get(), "okok", 2)
+	f("PUT with a held body", 1, request("PUT", 3, strings.NewReader("abc")), "okok", 2)
+	f("POST", 1, post(3, strings.NewReader("abc")), "502 fcgi_protocol", 1)
+	f("GET, dead again", 2, get(), "502 fcgi_protocol", 2)
+}
+
+// A fresh connection that fails is the application's fault, at once.
+func TestFreshConnectionIsNotRedialled(t *testing.T) {
+	var conns atomic.Int32
+	c := newClient(t, rawApp(t, func(_ int, p *peer) { conns.Add(1); p.hear() }), Options{})
+	if _, _, err := fetch(c, get()); describe(err) != "502 fcgi_protocol" || conns.Load() != 1 {
+		t.Errorf("%v after %d connections", err, conns.Load())
+	}
+}
+
+func pipeTarget(maxConns int) extproc.Target {
+	t := unixTarget("app")
+	t.MaxConns = maxConns
+	return t
+}
+
+// maxConns counts all sockets; who waits longer than initTimeout gets 503, and a
+// poisoned connection frees its place at once (R-FCGI-9).
+func TestAcquisitionDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := pipeTarget(1)
+		target.InitTimeout = 3 * time.Second
+		c := newClient(t, target, Options{Dial: pipeDial(serveOK(t))})
+		r, err := c.Do(t.Context(), get())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, _, err := fetch(c, get()); describe(err) != "503 fcgi_unavailable" || !errors.Is(err, budget.ErrWaited) {
+			t.Error(err)
+		}
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("waited %v", d)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := fetchLater(ctx, c, get())
+		next := fetchLater(t.Context(), c, get())
+		synctest.Wait()
+		cancel()
+		if res := <-gone; !errors.Is(res.err, exchange.ErrClientGone) {
+			t.Errorf("%v, want client gone", res.err)
+		}
+		r.Close() // unread: poisoned
+		if res := <-next; res.body != "ok" || res.err != nil {
+			t.Errorf("%q %v", res.body, res.err)
+		}
+	})
+}
+
+// The newest idle connection is used first, the oldest expires first.
+func TestExpireOldestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan int, 10)
+		used := make(chan int, 10)
+		c := newClient(t, pipeTarget(3), Options{Dial: pipeDial(func(n int, p *peer) {
+			for {
+				if _, err := p.hear(); err != nil {
+					closed <- n
+					return
+				}
+				used <- n
+				p.say(t, okReply)
+			}
+		})})
+		var replies [3]*extproc.Reply
+		for i := range replies {
+			r, err := c.Do(t.Context(), get())
+			if err != nil {
+				t.Fatal(err)
+			}
+			replies[i] = r
+			<-used
+		}
+		for _, r := range replies {
+			io.ReadAll(r.Body)
+			r.Close()
+			time.Sleep(10 * time.Second) // bubble time
+		}
+		if _, _, err := fetch(c, get()); err != nil {
+			t.Error(err)
+		}
+		if n := <-used; n != 2 {
+			t.Errorf("connection %d used, want the newest", n)
+		}
+		c.Expire(time.Now().Add(25 * time.Second)) // idle for 55, 45 and 25 s
+		if s := c.Stats(); s.Idle != 3 {
+			t.Errorf("%+v, want 3 idle", s)
+		}
+		for want, d := range []time.Duration{30 * time.Second, 40 * time.Second, 60 * time.Second} {
+			c.Expire(time.Now().Add(d))
+			if n := <-closed; n != want || c.Stats().Idle != 2-want {
+				t.Errorf("connection %d expired, want %d; %+v", n, want, c.Stats())
+			}
+		}
+		// An expired connection is not used even if nobody called Expire.
+		fetch(c, get())
+		if n := <-used; n != 3 {
+			t.Errorf("connection %d used, want a new one", n)
+		}
+		time.Sleep(time.Minute)
+		fetch(c, get())
+		if n := <-used; n != 4 {
+			t.Errorf("connection %d used, want a new one", n)
+		}
+	})
+}
+
+func TestKept(t *testing.T) {
+	f := func(name string, keepAlive time.Duration, kept, want int, flag bool) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			target := pipeTarget(3)
+			target.KeepAlive = keepAlive
+			c := newClient(t, target, Options{Kept: kept, Dial: pipeDial(func(n int, p *peer) {
+				if q, _ := p.hear(); q.keep != flag {
+					t.Errorf("%s: KEEP_CONN %v", name, q.keep)
+				}
+				p.say(t, okReply)
+				io.Copy(io.Discard, p)
+			})})
+			var replies []*extproc.Reply
+			for range 3 {
+				r, err := c.Do(t.Context(), get())
+				if err != nil {
+					t.Fatal(err)
+				}
+				replies = append(replies, r)
+			}
+			for _, r := range replies {
+				io.ReadAll(r.Body)
+				r.Close()
+			}
+			if s := c.Stats(); s.Idle != want || s.Busy != 0 {
+				t.Errorf("%s: %+v, want %d idle", name, s, want)
+			}
+		})
+	}
+	f("all", time.Minute, 0, 3, true)
+	f("two", time.Minute, 2, 2, true)
+	f("no more than maxConns", time.Minute, 9, 3, true)
+	f("none", 0, 0, 0, false)
+}
+
+// Retire closes idle connections at once and busy ones when they come back; an
+// exchange that still holds the client is served (R-POOL-6).
+func TestRetire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(pipeTarget(3), Options{Dial: pipeDial(serveOK(t))})
+		if _, _, err := fetch(c, get()); err != nil {
+			t.Fatal(err)
+		}
+		busy, err := c.Do(t.Context(), get())
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, _ := c.Do(t.Context(), get())
+		io.ReadAll(other.Body)
+		other.Close()
+		if s := c.Stats(); s != (extproc.PoolStats{Idle: 1, Busy: 1}) {
+			t.Errorf("%+v", s)
+		}
+		c.Retire()
+		if s := c.Stats(); s != (extproc.PoolStats{Busy: 1}) {
+			t.Errorf("%+v after Retire", s)
+		}
+		if b, err := io.ReadAll(busy.Body); string(b) != "ok" || err != nil {
+			t.Errorf("%q %v", b, err)
+		}
+		busy.Close()
+		if _, body, err := fetch(c, get()); body != "ok" || err != nil {
+			t.Errorf("%q %v", body, err)
+		}
+		if s := c.Stats(); s != (extproc.PoolStats{}) {
+			t.Errorf("%+v at the end", s)
+		}
+	})
+}
+
+// The head deadline runs from the end of the upload; the call's own wins; a body
+// has none (R-TMO-2, R-FCGI-12).
+func TestHeadDeadlineBeginsBehindTheUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := pipeTarget(1)
+		target.HeadTimeout = 5 * time.Second
+		c := newClient(t, target, Options{Dial: pipeDial(func(_ int, p *peer) {
+			q, err := p.hear()
+			if err != nil || q.params["SLOW"] == "" {
+				io.Copy(io.Discard, p)
+				return
+			}
+			p.say(t, `stdout "X: y\r\n\r\n"`)
+			time.Sleep(time.Hour)
+			p.say(t, "end 0")
+		})})
+		took := func(call *extproc.Call) (time.Duration, string) {
+			began := time.Now()
+			_, _, err := fetch(c, call)
+			return time.Since(began), describe(err)
+		}
+		if d, e := took(get()); d != 5*time.Second || e != "504 upstream_timeout" {
+			t.Errorf("GET: %v %s", d, e)
+		}
+		own := get()
+		own.HeadTimeout = 7 * time.Second
+		if d, e := took(own); d != 7*time.Second || e != "504 upstream_timeout" {
+			t.Errorf("own deadline: %v %s", d, e)
+		}
+		b := newClientBody()
+		half := strings.Repeat("x", HeldMax/2+1)
+		go func() {
+			for range 2 {
+				time.Sleep(20 * time.Second)
+				b.parts <- half
+			}
+			close(b.parts)
+		}()
+		if d, e := took(b.call(int64(2 * len(half)))); d != 45*time.Second || e != "504 upstream_timeout" {
+			t.Errorf("upload: %v %s", d, e)
+		}
+		if d, e := took(get("SLOW=1")); d != time.Hour || e != "ok" {
+			t.Errorf("slow body: %v %s", d, e)
+		}
+	})
+}
+
+// A streamed upload that stalls is 408 if the client does, 504 if the
+// application does (R-TMO-3).
+func TestStalledUpload(t *testing.T) {
+	f := func(name string, call func() *extproc.Call, serve func(p *peer), want string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			target := pipeTarget(1)
+			target.BodyTimeout = 30 * time.Second
+			hung := make(chan struct{})
+			c := newClient(t, target, Options{Dial: pipeDial(func(_ int, p *peer) { serve(p); <-hung })})
+			began := time.Now()
+			_, _, err := fetch(c, call())
+			if d := time.Since(began); d != 30*time.Second || describe(err) != want {
+				t.Errorf("%s: %v after %v, want %s", name, err, d, want)
+			}
+			close(hung)
+		})
+	}
+	const big = HeldMax + 1
+	f("client", func() *extproc.Call { return newClientBody().call(big) },
+		func(p *peer) { p.hear() }, "408 request_stalled")
+	f("application in STDIN", func() *extproc.Call { return post(big, strings.NewReader(strings.Repeat("x", big))) },
+		func(p *peer) { p.hearHead() }, "504 request_stalled")
+	f("application at once", func() *extproc.Call { return get() },
+		func(p *peer) {}, "504 request_stalled")
+}
