@@ -1,0 +1,433 @@
+package accesslog
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"httpjet/exchange"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// wire takes a response and throws it away.
+type wire struct{ cut error }
+
+func (w *wire) Read([]byte) (int, error)                  { return 0, io.EOF }
+func (w *wire) Trailers() *exchange.Fields                { return nil }
+func (w *wire) StopRead()                                 {}
+func (w *wire) Head(*exchange.Response, bool, bool) error { return w.cut }
+func (w *wire) Write(p []byte) (int, error)               { return len(p), nil }
+func (w *wire) Flush() error                              { return nil }
+func (w *wire) End(*exchange.Fields) error                { return nil }
+func (w *wire) Abort(error)                               {}
+func (w *wire) Context() context.Context                  { return context.Background() }
+
+func finished(edit func(x *exchange.Exchange), h exchange.HandlerFunc) (*exchange.Exchange, error) {
+	x := &exchange.Exchange{}
+	x.Reset(&wire{})
+	x.Began = time.Date(2026, 3, 4, 5, 6, 7, 0, time.FixedZone("", 3600))
+	x.Req.Method, x.Req.Target, x.Req.Proto = "GET", "/a?b", "HTTP/1.1"
+	x.Req.ID = "0123456789abcdef0123456789abcdef"
+	x.Req.Client = netip.MustParseAddr("192.0.2.1")
+	x.Req.Fields.Add("Referer", "https://example.com/")
+	x.Req.Fields.Add("User-Agent", "curl/8")
+	if edit != nil {
+		edit(x)
+	}
+	return x, exchange.Run(x, h)
+}
+
+func hello(x *exchange.Exchange) error {
+	_, err := x.Write([]byte("hello"))
+	return err
+}
+
+// R-LOG-1: combined format and request id, UTC, bytes really sent.
+func TestLine(t *testing.T) {
+	f := func(format Format, want string, edit func(x *exchange.Exchange), h exchange.HandlerFunc) {
+		t.Helper()
+		x, err := finished(edit, h)
+		if got := string(format.Line(nil, x, err, time.Unix(0, 0))); got != want+"\n" {
+			t.Errorf("\n got %s want %s", got, want)
+		}
+	}
+	const id = " 0123456789abcdef0123456789abcdef"
+	const head = `192.0.2.1 - - [04/Mar/2026:04:06:07 +0000] "GET /a?b HTTP/1.1" `
+	f(Combined, head+`200 5 "https://example.com/" "curl/8"`+id, nil, hello)
+	f(Common, head+`200 5`+id, nil, hello)
+	f(Common, `192.0.2.1 - - [01/Jan/1970:00:00:00 +0000] "-" 200 5 -`,
+		func(x *exchange.Exchange) { x.Began, x.Req.Method, x.Req.ID = time.Time{}, "", "" }, hello)
+	f(Common, head+`204 0`+id, nil, func(x *exchange.Exchange) error { return x.Start(204) })
+	f(Common, head+`200 5`+id, nil, func(x *exchange.Exchange) error {
+		hello(x)
+		return errors.New("cut") // after the head: the status that was sent
+	})
+	f(Common, `- - - [04/Mar/2026:04:06:07 +0000] "GET /a?b HTTP/1.1" 200 5`+id,
+		func(x *exchange.Exchange) { x.Req.Client = netip.Addr{} }, hello)
+	f(Common, `198.51.100.1 - - [04/Mar/2026:04:06:07 +0000] "GET /a?b HTTP/1.1" 200 5`+id,
+		func(x *exchange.Exchange) {
+			x.Req.Client, x.Req.Remote = netip.Addr{}, netip.MustParseAddrPort("[::ffff:198.51.100.1]:5")
+		}, hello)
+	f(Combined, `192.0.2.1 - - [04/Mar/2026:04:06:07 +0000] "GET /\"\x0d\x0a\xc3\xa9\x7f HTTP/1.1" 200 5 "-" "a\\\x00\x1b[31m"`+id,
+		func(x *exchange.Exchange) {
+			x.Req.Target = "/\"\r\n\u00e9\x7f"
+			x.Req.Fields.Del("Referer")
+			x.Req.Fields.Set("User-Agent", "a\\\x00\x1b[31m")
+		}, hello)
+}
+
+func TestStatus(t *testing.T) {
+	f := func(want int, cut error, h exchange.HandlerFunc) {
+		t.Helper()
+		x := &exchange.Exchange{}
+		x.Reset(&wire{cut})
+		err := exchange.Run(x, h)
+		if got := Status(x, err); got != want {
+			t.Errorf("status %d, want %d (%v)", got, want, err)
+		}
+	}
+	fails := func(err error) exchange.HandlerFunc { return func(*exchange.Exchange) error { return err } }
+	f(200, nil, hello)
+	f(403, nil, fails(exchange.Fail(403, "access_denied", "no")))
+	f(500, nil, fails(errors.New("oops")))
+	f(499, nil, fails(fmt.Errorf("reading: %w", exchange.ErrClientGone)))
+	f(499, exchange.ErrClientGone, fails(exchange.ErrClientGone))
+	x := &exchange.Exchange{}
+	x.Reset(&wire{})
+	if got := Status(x, exchange.Fail(431, "request_head_too_large", "x")); got != 431 {
+		t.Errorf("status of an exchange that never started: %d", got)
+	}
+}
+
+func TestLineNoAllocation(t *testing.T) {
+	x, err := finished(nil, hello)
+	buf := make([]byte, 0, 1024)
+	if n := testing.AllocsPerRun(100, func() { buf = Combined.Line(buf[:0], x, err, time.Time{}) }); n != 0 {
+		t.Errorf("%v allocations per line", n)
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	f.Add("/", "-", "x")
+	f.Add("/\n", "\"", "\x00\xff")
+	f.Fuzz(func(t *testing.T, target, referer, agent string) {
+		x, err := finished(func(x *exchange.Exchange) {
+			x.Req.Target = target
+			x.Req.Fields.Set("Referer", referer)
+			x.Req.Fields.Set("User-Agent", agent)
+		}, hello)
+		line := Combined.Line(nil, x, err, time.Time{})
+		if bytes.IndexByte(line, '\n') != len(line)-1 {
+			t.Fatalf("more than one line: %q", line)
+		}
+		quotes := 0
+		for i := 0; i < len(line)-1; i++ {
+			switch c := line[i]; {
+			case c < 0x20 || c > 0x7e:
+				t.Fatalf("unprintable: %q", line)
+			case c == '\\':
+				i++
+			case c == '"':
+				quotes++
+			}
+		}
+		if quotes != 6 {
+			t.Fatalf("%d quotes in %q", quotes, line)
+		}
+	})
+}
+
+func start(t *testing.T, opt Options) *Sink {
+	t.Helper()
+	s := NewSink(opt, nil)
+	if err := s.Start(nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestSinkWrites(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "logs", "deep", "a.log") // the directory is made
+	s := NewSink(Options{Path: name}, nil)
+	s.Write([]byte("early\n"))
+	for range 2 {
+		if err := s.Start(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 1000 {
+				s.Write([]byte("line\n"))
+			}
+		})
+	}
+	wg.Wait()
+	s.Retire()
+	if got := read(t, name); got != "early\n"+strings.Repeat("line\n", 4000) || s.Dropped() != 0 {
+		t.Errorf("%d bytes, %d dropped", len(got), s.Dropped())
+	}
+	s.Write([]byte("late\n"))
+	if got := read(t, name); !strings.HasSuffix(got, "line\nlate\n") {
+		t.Error("a late line is lost")
+	}
+}
+
+func TestSinkRetiredBeforeStart(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.log")
+	s := NewSink(Options{Path: name}, nil)
+	s.Write([]byte("a\n"))
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	s.Retire()
+	if _, err := os.Stat(name); err == nil || s.Dropped() != 1 {
+		t.Errorf("stat %v, %d dropped", err, s.Dropped())
+	}
+}
+
+func TestSinkUnwritable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{dir, filepath.Join(dir, "file", "a.log")} {
+		if err := NewSink(Options{Path: name}, nil).Start(nil); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	s := start(t, Options{Path: "/dev/null", RollingSize: 1}) // not rotated away
+	s.Write(make([]byte, 2<<20))
+	s.Retire()
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode().IsRegular() || s.Dropped() != 0 {
+		t.Errorf("/dev/null is now %v %v", info, err)
+	}
+}
+
+// R-LOG-1: the queue holds 65536 lines; more are shed and counted, nobody waits.
+func TestSinkSheds(t *testing.T) {
+	var dropped atomic.Uint64
+	s := NewSink(Options{Path: filepath.Join(t.TempDir(), "a.log")}, &dropped)
+	for range maxLines + 3 {
+		s.Write([]byte("x\n"))
+	}
+	if dropped.Load() != 3 {
+		t.Errorf("%d dropped, want 3", dropped.Load())
+	}
+	if err := s.Start(nil); err != nil {
+		t.Fatal(err)
+	}
+	s.Retire()
+	if got := len(read(t, s.opt.Path)); got != 2*maxLines {
+		t.Errorf("%d bytes written", got)
+	}
+	s = NewSink(Options{Path: s.opt.Path}, &dropped)
+	for range 5 {
+		s.Write(make([]byte, maxBytes/4))
+	}
+	if dropped.Load() != 4 {
+		t.Errorf("%d dropped, want 4: bytes are bounded too", dropped.Load())
+	}
+}
+
+// R-LOG-1: rotation at the size, compressed, no line lost or cut.
+func TestSinkRotates(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, Options{Path: filepath.Join(dir, "a.log"), RollingSize: 1 << 20, Compress: true, KeepDays: 30})
+	const lines = 40000
+	for i := range lines {
+		fmt.Fprintf(s, "%08d %s\n", i, strings.Repeat("x", 54))
+	}
+	s.Retire()
+	names, err := filepath.Glob(filepath.Join(dir, "a*"))
+	if err != nil || len(names) < 3 {
+		t.Fatalf("files %v %v", names, err)
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r io.Reader = f
+		switch info, _ := f.Stat(); {
+		case info.Size() > 1<<20:
+			t.Errorf("%s has %d bytes", name, info.Size())
+		case strings.HasSuffix(name, ".gz"):
+			if r, err = gzip.NewReader(f); err != nil {
+				t.Fatal(err)
+			}
+		case filepath.Base(name) != "a.log":
+			t.Errorf("%s is not compressed", name)
+		}
+		for sc := bufio.NewScanner(r); sc.Scan(); {
+			if len(sc.Text()) != 63 {
+				t.Fatalf("%s: line %q", name, sc.Text())
+			}
+			seen[sc.Text()[:8]] = true
+		}
+		f.Close()
+	}
+	if len(seen) != lines || s.Dropped() != 0 {
+		t.Errorf("%d lines, %d dropped", len(seen), s.Dropped())
+	}
+}
+
+func TestSinkReopens(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a.log")
+	s := start(t, Options{Path: name})
+	s.Write([]byte("one\n"))
+	if err := s.Reopen(); err != nil { // what was queued is on disk
+		t.Fatal(err)
+	}
+	if err := os.Rename(name, name+".1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Write([]byte("two\n"))
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	s.Write([]byte("three\n"))
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reopen(); err == nil {
+		t.Error("no error for a directory")
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	s.Write([]byte("four\n"))
+	s.Retire()
+	if got := read(t, name+".1") + read(t, name); got != "one\ntwo\nfour\n" || s.Dropped() != 0 {
+		t.Errorf("%q, %d dropped", got, s.Dropped())
+	}
+	if err := s.Reopen(); err != nil {
+		t.Errorf("after Retire: %v", err)
+	}
+}
+
+// brokenFile fails while broken is set.
+type brokenFile struct {
+	broken bool
+	got    bytes.Buffer
+}
+
+func (b *brokenFile) Write(p []byte) (int, error) {
+	if b.broken {
+		return 0, errors.New("disk full")
+	}
+	return b.got.Write(p)
+}
+
+func TestPutCountsLostLines(t *testing.T) {
+	s := NewSink(Options{}, nil)
+	b := &brokenFile{broken: true}
+	long := strings.Repeat("x", oneWrite+5) + "\n"
+	if err := s.put(b, []byte("a\nb\n"+long)); err == nil || s.Dropped() != 3 {
+		t.Errorf("%v, %d dropped", err, s.Dropped())
+	}
+	b.broken = false
+	batch := "a\n" + long + strings.Repeat("b\n", oneWrite) + "end without newline"
+	if err := s.put(b, []byte(batch)); err != nil || b.got.String() != batch || s.Dropped() != 3 {
+		t.Errorf("%v, %d bytes, %d dropped", err, b.got.Len(), s.Dropped())
+	}
+}
+
+func TestErrorLog(t *testing.T) {
+	var buf bytes.Buffer
+	var level slog.LevelVar
+	log := NewErrorLog(&level, &buf)
+	f := func(want string) {
+		t.Helper()
+		line := buf.String()
+		buf.Reset()
+		if want == "" {
+			if line != "" {
+				t.Errorf("unexpected %q", line)
+			}
+			return
+		}
+		stamp, rest, _ := strings.Cut(line, " ")
+		if _, err := time.Parse("2006-01-02T15:04:05.000Z", stamp); err != nil || rest != want+"\n" {
+			t.Errorf("\n got %q\nwant %q (%v)", rest, want, err)
+		}
+	}
+	log.Info("published generation 7", "hosts", 3, "took", 2*time.Second)
+	f("INFO published generation 7 hosts=3 took=2s")
+	log.Debug("hidden")
+	f("")
+	level.Set(slog.LevelDebug)
+	log.Debug("shown")
+	f("DEBUG shown")
+	log.Log(context.Background(), LevelNotice, "n")
+	f("NOTICE n")
+	log.Error("dial", "err", errors.New(`no "x"`+"\r\nERROR forged"), "empty", "", "path", `a\b`)
+	f(`ERROR dial err="no \"x\"\x0d\x0aERROR forged" empty="" path="a\\b"`)
+	log.Warn("a\nb")
+	f(`WARN a\x0ab`)
+	log.With("v", 1).WithGroup("g").With("w", 2).Warn("m", "k", 3, slog.Group("h", "i", 4), slog.Group("", "j", 5))
+	f("WARN m v=1 g.w=2 g.k=3 g.h.i=4 g.j=5")
+	log.Warn("m", "big", strings.Repeat("x", 10000))
+	f("WARN m big=" + strings.Repeat("x", maxValue) + "...")
+}
+
+func TestErrorLogToSink(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "error.log")
+	s := start(t, Options{Path: name})
+	var copied bytes.Buffer
+	NewErrorLog(slog.LevelWarn, s, &copied).Warn("to both")
+	s.Retire()
+	if got := read(t, name); got != copied.String() || !strings.HasSuffix(got, "WARN to both\n") {
+		t.Errorf("file %q, copy %q", got, copied.String())
+	}
+}
+
+func TestParseLevel(t *testing.T) {
+	f := func(word string, want slog.Level, ok bool) {
+		t.Helper()
+		if l, good := ParseLevel(word); l != want || good != ok {
+			t.Errorf("%q: %v %v", word, l, good)
+		}
+	}
+	f("ERROR", slog.LevelError, true)
+	f("warn", slog.LevelWarn, true)
+	f("Notice", LevelNotice, true)
+	f("INFO", slog.LevelInfo, true)
+	f("DEBUG", slog.LevelDebug, true)
+	f("WARNING", slog.LevelInfo, false)
+	f("", slog.LevelInfo, false)
+}

@@ -1,0 +1,100 @@
+package accesslog
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"httpjet/exchange"
+)
+
+// Format is the shape of an access log line. The request id is always the last
+// column (R-LOG-1).
+type Format uint8
+
+const (
+	Combined Format = iota // Apache's combined: with Referer and User-Agent
+	Common                 // Apache's common
+)
+
+// Line appends the line for a finished exchange to buf. err is what Run
+// returned; now stands in for the begin of an exchange that has none. Nothing a
+// client sent reaches the line unescaped, and nothing is allocated if buf is
+// large enough.
+func (f Format) Line(buf []byte, x *exchange.Exchange, err error, now time.Time) []byte {
+	buf = appendAddr(buf, x)
+	buf = append(buf, " - - ["...)
+	began := x.Began
+	if began.IsZero() {
+		began = now
+	}
+	buf = began.UTC().AppendFormat(buf, "02/Jan/2006:15:04:05 -0700")
+	buf = append(buf, `] "`...)
+	if x.Req.Method == "" {
+		buf = append(buf, '-') // the head was unreadable
+	} else {
+		buf = escape(buf, x.Req.Method)
+		buf = append(buf, ' ')
+		buf = escape(buf, x.Req.Target)
+		buf = append(buf, ' ')
+		buf = escape(buf, x.Req.Proto)
+	}
+	buf = append(buf, `" `...)
+	buf = strconv.AppendInt(buf, int64(Status(x, err)), 10)
+	buf = append(buf, ' ')
+	buf = strconv.AppendInt(buf, x.Written(), 10)
+	if f == Combined {
+		buf = append(buf, ` "`...)
+		buf = orDash(buf, x.Req.Fields.Get("Referer"))
+		buf = append(buf, `" "`...)
+		buf = orDash(buf, x.Req.Fields.Get("User-Agent"))
+		buf = append(buf, '"')
+	}
+	buf = append(buf, ' ')
+	buf = orDash(buf, x.Req.ID)
+	return append(buf, '\n')
+}
+
+// Status is the status an exchange is logged with: the one that was sent, else
+// the one that err stands for, 499 for a client that went away.
+func Status(x *exchange.Exchange, err error) int {
+	if !x.Started() && err != nil {
+		return exchange.StatusOf(err)
+	}
+	return x.Resp.Status
+}
+
+func appendAddr(buf []byte, x *exchange.Exchange) []byte {
+	a := x.Req.Client
+	if !a.IsValid() {
+		a = x.Req.Remote.Addr()
+	}
+	if a == (netip.Addr{}) {
+		return append(buf, '-') // a Unix socket
+	}
+	return a.Unmap().WithZone("").AppendTo(buf)
+}
+
+func orDash(buf []byte, s string) []byte {
+	if s == "" {
+		return append(buf, '-')
+	}
+	return escape(buf, s)
+}
+
+// escape appends s as printable ASCII: what else there is becomes \xHH, and
+// quote and backslash get a backslash, so that a line has one meaning.
+func escape(buf []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			buf = append(buf, '\\', c)
+		case c < 0x20 || c >= 0x7f:
+			buf = append(buf, '\\', 'x', hex[c>>4], hex[c&15])
+		default:
+			buf = append(buf, c)
+		}
+	}
+	return buf
+}

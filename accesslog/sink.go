@@ -1,0 +1,259 @@
+// Package accesslog formats one line per exchange and writes lines to files that
+// rotate, for the access log and for the error log. Writers never wait for the
+// disk: lines queue in memory and are shed when the queue is full. It decides
+// nothing about what is logged where.
+package accesslog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/DeRuina/timberjack"
+)
+
+const (
+	maxLines = 65536    // lines waiting for the disk (R-LOG-1)
+	maxBytes = 32 << 20 // their bytes
+	oneWrite = 64 << 10 // bytes handed to the file at once, whole lines
+	keepCap  = 1 << 20  // larger buffers are given back after use
+	mebibyte = 1 << 20
+)
+
+// Options is the whole identity of a Sink: sinks with equal options can be
+// shared between generations.
+type Options struct {
+	Path        string // file; its directory is made if it is missing
+	RollingSize int64  // bytes at which the file is rotated, rounded up to MiB; 0: never
+	KeepDays    int    // rotated files older than this are removed; 0: kept
+	Compress    bool   // rotated files are compressed with gzip
+}
+
+// Sink is a log file with a queue in front. Any goroutine may write or Reopen.
+// Start and Retire belong to the owner, who does not call them at the same time.
+type Sink struct {
+	opt     Options
+	dropped *atomic.Uint64
+	wake    chan struct{} // capacity 1: something to do for flush
+	reopen  chan chan error
+	quit    chan struct{}
+	done    chan struct{} // closed when flush has ended
+
+	running atomic.Bool // flush was started
+
+	mu      sync.Mutex
+	queue   []byte // whole lines
+	lines   int
+	retired bool // no more queueing: late lines are written at once
+}
+
+// NewSink opens no file and starts no goroutine. Shed and lost lines are counted
+// in dropped, nil for a counter of its own.
+func NewSink(opt Options, dropped *atomic.Uint64) *Sink {
+	if dropped == nil {
+		dropped = new(atomic.Uint64)
+	}
+	return &Sink{opt: opt, dropped: dropped, wake: make(chan struct{}, 1), reopen: make(chan chan error),
+		quit: make(chan struct{}), done: make(chan struct{})}
+}
+
+// Dropped returns the number of lines that never reached the file.
+func (s *Sink) Dropped() uint64 { return s.dropped.Load() }
+
+// Start opens the file and starts the goroutine that writes it. It returns an
+// error, and may be called again, if the file cannot be written. Calls after the
+// first success do nothing. report is told of a write error, once until a write
+// succeeds again; it must not write to s; nil drops the error.
+func (s *Sink) Start(report func(error)) error {
+	if s.running.Load() {
+		return nil
+	}
+	out, err := s.open()
+	if err != nil {
+		return err
+	}
+	s.running.Store(true)
+	if report == nil {
+		report = func(error) {}
+	}
+	go s.flush(out, report)
+	return nil
+}
+
+// open makes the directory, proves that the file can be written and returns it.
+func (s *Sink) open() (io.WriteCloser, error) {
+	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o755); err != nil {
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	f, err := openAppend(s.opt.Path)
+	if err != nil {
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, nil // a terminal, pipe or /dev/null: renaming it would do harm
+	}
+	f.Close()
+	l := &timberjack.Logger{Filename: s.opt.Path, MaxSize: 1 << 30, MaxAge: s.opt.KeepDays, Compression: "none"}
+	if s.opt.RollingSize > 0 {
+		l.MaxSize = int(min((s.opt.RollingSize-1)/mebibyte+1, 1<<30))
+	}
+	if s.opt.Compress {
+		l.Compression = "gzip"
+	}
+	if _, err := l.Write(nil); err != nil { // opens it now, not at the first line
+		l.Close()
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	return l, nil
+}
+
+func openAppend(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
+}
+
+// Write queues one whole line that ends with '\n' and never fails: a line that
+// finds the queue full is shed and counted. After Retire a late line, of an
+// exchange that outlived its generation, is written at once.
+func (s *Sink) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	switch {
+	case s.retired:
+		s.mu.Unlock()
+		s.late(line)
+		return len(line), nil
+	case s.lines >= maxLines || len(s.queue)+len(line) > maxBytes:
+		s.mu.Unlock()
+		s.dropped.Add(1)
+		return len(line), nil
+	}
+	s.queue = append(s.queue, line...)
+	s.lines++
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return len(line), nil
+}
+
+func (s *Sink) late(line []byte) {
+	f, err := openAppend(s.opt.Path)
+	if err == nil {
+		_, err = f.Write(line)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		s.dropped.Add(1)
+	}
+}
+
+// take swaps the queue for an empty buffer.
+func (s *Sink) take(empty []byte) (queue []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue, s.queue, s.lines = s.queue, empty[:0], 0
+	return queue
+}
+
+// flush is the goroutine that owns the file. It ends when quit is closed and the
+// queue is empty.
+func (s *Sink) flush(out io.WriteCloser, report func(error)) {
+	defer close(s.done)
+	var spare []byte
+	healthy := true
+	for ending := false; ; {
+		batch := s.take(spare)
+		if err := s.put(out, batch); err == nil {
+			healthy = healthy || len(batch) > 0
+		} else if healthy {
+			healthy = false
+			report(err)
+		}
+		if spare = batch; cap(spare) > keepCap {
+			spare = nil
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		if ending {
+			out.Close() // joins the library's goroutine
+			return
+		}
+		select {
+		case <-s.wake:
+		case reply := <-s.reopen:
+			next, err := s.open()
+			if err == nil {
+				out.Close()
+				out = next
+			}
+			reply <- err
+		case <-s.quit:
+			ending = true
+		}
+	}
+}
+
+// put writes whole lines in pieces that are smaller than any rotation size. It
+// goes on after an error, so that a passing fault costs few lines.
+func (s *Sink) put(out io.Writer, batch []byte) (err error) {
+	for len(batch) > 0 {
+		n := len(batch)
+		if n > oneWrite {
+			if n = bytes.LastIndexByte(batch[:oneWrite], '\n') + 1; n == 0 {
+				n = bytes.IndexByte(batch, '\n') + 1
+			}
+			if n == 0 {
+				n = len(batch)
+			}
+		}
+		if _, e := out.Write(batch[:n]); e != nil {
+			err = e
+			s.dropped.Add(uint64(bytes.Count(batch[:n], []byte{'\n'})))
+		}
+		batch = batch[n:]
+	}
+	return err
+}
+
+// Reopen closes the file and opens it by its name again, after another program
+// renamed it (SIGUSR1). Lines queued before the call are in the old file. If it
+// cannot be opened the old file stays in use. A sink that does not run is left
+// alone.
+func (s *Sink) Reopen() error {
+	if !s.running.Load() {
+		return nil
+	}
+	reply := make(chan error, 1)
+	select {
+	case s.reopen <- reply:
+		return <-reply
+	case <-s.done:
+		return nil
+	}
+}
+
+// Retire writes what is queued, closes the file and joins flush. It is called
+// once, by the last owner.
+func (s *Sink) Retire() {
+	s.mu.Lock()
+	s.retired = true
+	s.mu.Unlock()
+	if !s.running.Load() { // lines of a sink that never ran are lost
+		s.dropped.Add(uint64(bytes.Count(s.take(nil), []byte{'\n'})))
+		return
+	}
+	close(s.quit)
+	<-s.done
+}
