@@ -18,7 +18,7 @@ type Place struct {
 	Element string
 }
 
-// Text is one value with its position.
+// Text is one value with the position of its first character.
 type Text struct {
 	Value string
 	Pos   Pos
@@ -29,7 +29,19 @@ type Text struct {
 type Block struct {
 	Where Place
 
-	set map[string]Pos // by declared name; nil: nothing written
+	set map[string]mark // by declared name; nil: nothing written
+}
+
+// mark is where a written child stands.
+type mark struct{ pos, text Pos }
+
+func (b *Block) mark(name string, n *Node) {
+	if b.set == nil {
+		b.set = map[string]mark{}
+	}
+	if _, ok := b.set[name]; !ok {
+		b.set[name] = mark{n.Pos, n.TextPos}
+	}
 }
 
 // Written reports whether the child element has a value in the file, so that a
@@ -42,9 +54,18 @@ func (b *Block) Written(element string) bool {
 
 // At returns the place of a written child, else that of the block.
 func (b *Block) At(element string) Place {
-	pos, ok := b.set[element]
-	if !ok {
-		return b.Where
+	if m, ok := b.set[element]; ok {
+		return Place{m.pos, b.Where.Element + "/" + element}
 	}
-	return Place{pos, b.Where.Element + "/" + element}
+	return b.Where
+}
+
+// TextAt returns the place of the first character of a child's text, so that a
+// line of a text block can be named.
+func (b *Block) TextAt(element string) Place {
+	at := b.At(element)
+	if m, ok := b.set[element]; ok && m.text.Line > 0 {
+		at.Pos = m.text
+	}
+	return at
 }

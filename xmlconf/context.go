@@ -5,7 +5,7 @@ import "time"
 // Context is one part of a host's URI space.
 type Context struct {
 	Block
-	URI      string `conf:"uri" doc:"/path, /path/ or exp:REGEX"`
+	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX"`
 	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, lsapi, cgi, redirect, loadbalancer; others answer 503"`
 	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
 	Handler  string `conf:"handler" expand:"1" doc:"name of the application"`
@@ -90,7 +90,9 @@ type ProxyCache struct {
 // WebSocket maps a path to a WebSocket backend.
 type WebSocket struct {
 	Block
-	URI     string   `conf:"uri" doc:"path prefix"`
-	Address string   `conf:"address" expand:"1" doc:"host:port, [v6]:port, ws://, wss://, uds://"`
+	URI     string   `conf:"uri" required:"1" doc:"path prefix"`
+	Address string   `conf:"address" required:"1" expand:"1" doc:"host:port, [v6]:port, ws://, wss://, uds://"`
 	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+
+	Target *Address // Address, read; nil: it is no address, and was reported
 }

@@ -1,12 +1,15 @@
 package xmlconf
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // ExtProcessor is an external application, in the server file, a vhost file or
 // a template.
 type ExtProcessor struct {
 	Block
-	Name      string `conf:"name" expand:"1" doc:"name, unique within scope and type"`
+	Name      string `conf:"name" required:"1" expand:"1" doc:"name, unique within scope and type"`
 	Type      string `conf:"type" doc:"proxy, fcgi, lsapi, loadbalancer, fcgiauth; others are kept by name and never routed"`
 	Addresses []Text `conf:"address" expand:"1" doc:"endpoint; several make a group"`
 
@@ -21,8 +24,8 @@ type ExtProcessor struct {
 
 	ResponseTimeout   time.Duration `conf:"responseTimeout" unit:"s" range:"1..86400" default:"60" as:"honoured,strict" doc:"from the end of the upload to the response head"`
 	BodyTimeout       time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload"`
-	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"10ms..86400" default:"0" as:"later,strict" doc:"one attempt, to the head; 0: off"`
-	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"10ms..86400" default:"0" as:"later,strict" doc:"queue, lookups and all attempts, to the head; 0: off"`
+	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"one attempt, to the head; 0: off"`
+	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"queue, lookups and all attempts, to the head; 0: off"`
 	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest pause of a response body; 0: off"`
 	WSIdleTimeout     time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 
@@ -47,6 +50,10 @@ type ExtProcessor struct {
 	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect" doc:"start with the server"`
 	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect" doc:"idle life of the program"`
 
+	// Targets are the addresses, read; in the order of Addresses. Empty for
+	// processors that cannot be routed to.
+	Targets []Address
+
 	_ struct{} `conf:"backlog" as:"obsolete" doc:"listen backlog of the program"`
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
 	_ struct{} `conf:"extUser" as:"noeffect" doc:"identity of the program"`
@@ -57,6 +64,38 @@ type ExtProcessor struct {
 	_ struct{} `conf:"memHardLimit" as:"noeffect" doc:"memory of the program"`
 	_ struct{} `conf:"procSoftLimit" as:"noeffect" doc:"processes of the program"`
 	_ struct{} `conf:"procHardLimit" as:"noeffect" doc:"processes of the program"`
+}
+
+// ProcessorKind is the family that a processor's type means (R-CFG-11).
+type ProcessorKind uint8
+
+const (
+	KindProxy        ProcessorKind = iota + 1 // proxy, webserver
+	KindFastCGI                               // fcgi, fastcgi
+	KindLSAPI                                 // lsapi
+	KindLoadBalancer                          // loadbalancer
+	KindAuthorizer                            // fcgiauth
+	KindReserved                              // cgi-exec, uwsgi: known, never routable
+	KindUnsupported                           // all others: kept by name, never routable
+)
+
+// Kind returns the family of p's type, which is compared without case.
+func (p *ExtProcessor) Kind() ProcessorKind {
+	switch strings.ToLower(p.Type) {
+	case "proxy", "webserver":
+		return KindProxy
+	case "fcgi", "fastcgi":
+		return KindFastCGI
+	case "lsapi":
+		return KindLSAPI
+	case "loadbalancer":
+		return KindLoadBalancer
+	case "fcgiauth":
+		return KindAuthorizer
+	case "cgi-exec", "uwsgi":
+		return KindReserved
+	}
+	return KindUnsupported
 }
 
 // ProxyOptions may stand on a processor and on a proxy context; the context wins
@@ -142,7 +181,7 @@ type ClientRateLimit struct {
 // ScriptHandler hands a suffix to an application.
 type ScriptHandler struct {
 	Block
-	Suffixes []string `conf:"suffix" doc:"suffixes without a dot"`
+	Suffixes []string `conf:"suffix" required:"1" doc:"suffixes without a dot"`
 	Type     string   `conf:"type" doc:"type of the application"`
 	Handler  string   `conf:"handler" expand:"1" doc:"name of the application"`
 	_        struct{} `conf:"note" as:"obsolete" doc:"remark"`

@@ -3,7 +3,7 @@ package xmlconf
 // Listener is one socket that accepts clients.
 type Listener struct {
 	Block
-	Name    string      `conf:"name" doc:"unique name"`
+	Name    string      `conf:"name" required:"1" doc:"unique name"`
 	Address string      `conf:"address" default:"*:80" doc:"HOST:PORT, *:PORT, [v6]:PORT, [ANY]:PORT"`
 	Secure  bool        `conf:"secure" default:"0" doc:"TLS"`
 	Maps    []*VHostMap `conf:"vhostMapList/vhostMap" doc:"domains of hosts"`
@@ -13,6 +13,8 @@ type Listener struct {
 	HTTPSRedirect     int      `conf:"httpsRedirect" range:"0|301|308" default:"0" as:"later,strict" doc:"redirect plain requests"`
 	HTTPSRedirectPort int      `conf:"httpsRedirectPort" range:"1..65535" default:"443" as:"later,strict" doc:"port of the redirect"`
 	AcmeDomains       []string `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
+
+	Bind ListenAddress // Address, read
 
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
 	_ struct{} `conf:"reusePort" default:"1" as:"later" doc:"SO_REUSEPORT"`
@@ -42,15 +44,15 @@ type TLS struct {
 	_ struct{} `conf:"renegProtection" as:"obsolete" doc:"renegotiation is always refused"`
 	_ struct{} `conf:"sslSessionCache" as:"noeffect" default:"0" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionTickets" as:"later" default:"1" doc:"TLS session tickets"`
-	_ struct{} `conf:"crlPath" as:"closes" doc:"revocation lists"`
-	_ struct{} `conf:"crlFile" as:"closes" doc:"revocation lists"`
+	_ struct{} `conf:"crlPath" as:"noeffect" doc:"revocation lists"`
+	_ struct{} `conf:"crlFile" as:"noeffect" doc:"revocation lists"`
 }
 
 // VHostMap maps domains of a listener to a host.
 type VHostMap struct {
 	Block
-	VHost   string   `conf:"vhost" doc:"name of the host"`
-	Domains []string `conf:"domain" doc:"names, patterns with * and ?, or *"`
+	VHost   string   `conf:"vhost" required:"1" doc:"name of the host"`
+	Domains []string `conf:"domain" required:"1" doc:"names, patterns with * and ?, or *"`
 }
 
 // VHSSL is a host's own certificate.
@@ -64,8 +66,8 @@ type VHSSL struct {
 // TemplateDecl names a template file and its members.
 type TemplateDecl struct {
 	Block
-	Name         string    `conf:"name" doc:"name of the template"`
-	TemplateFile string    `conf:"templateFile" unit:"path" doc:"file with virtualHostTemplate"`
+	Name         string    `conf:"name" required:"1" doc:"name of the template"`
+	TemplateFile string    `conf:"templateFile" required:"1" unit:"path" doc:"file with virtualHostTemplate"`
 	Listeners    []string  `conf:"listeners" doc:"listeners that map the members"`
 	Members      []*Member `conf:"member" doc:"one host for each"`
 	_            struct{}  `conf:"note" as:"obsolete" doc:"remark"`
@@ -74,7 +76,7 @@ type TemplateDecl struct {
 // Member is one host made from a template.
 type Member struct {
 	Block
-	VHName    string   `conf:"vhName" doc:"name of the host"`
+	VHName    string   `conf:"vhName" required:"1" doc:"name of the host"`
 	VHDomain  []string `conf:"vhDomain" expand:"1" doc:"domains; absent: vhName"`
 	VHAliases []string `conf:"vhAliases" expand:"1" doc:"further domains"`
 	VHRoot    string   `conf:"vhRoot" unit:"path" doc:"instead of the template's"`
@@ -96,7 +98,7 @@ type Template struct {
 type ErrorLog struct {
 	Block
 	UseServer       int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own file, 1 the server's (hosts only)"`
-	FileName        string   `conf:"fileName" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
+	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
 	LogLevel        string   `conf:"logLevel" range:"ERROR|WARN|NOTICE|INFO|DEBUG" default:"INFO" doc:"least level written"`
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"20M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
@@ -110,7 +112,7 @@ type ErrorLog struct {
 type AccessLog struct {
 	Block
 	UseServer       int      `conf:"useServer" range:"0..2" default:"0" doc:"0 own file, 1 the server's, 2 none (hosts only)"`
-	FileName        string   `conf:"fileName" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
+	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
 	LogFormat       string   `conf:"logFormat" doc:"combined, common, json, or an Apache format"`
 	LogHeaders      int      `conf:"logHeaders" range:"0..7" default:"3" doc:"without logFormat: 1 Referer, 2 User-Agent, 4 Host"`
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"10M" doc:"size of rotation; 0: never"`

@@ -1,5 +1,16 @@
 package xmlconf
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
 // Config is everything read from one server root.
 type Config struct {
 	Root   string // absolute
@@ -33,5 +44,214 @@ type Host struct {
 	Domains   []string
 }
 
-// Mime maps suffixes to MIME types.
-type Mime struct{ types map[string]string }
+// loader owns the state of one load.
+type loader struct {
+	root  string // "" for a single file
+	fs    *Findings
+	dec   *decoder
+	files []File
+}
+
+// ServerFile is the server file below a server root.
+const ServerFile = "conf/httpd_config.xml"
+
+// LoadServer reads the server file below root, the vhost files and templates it
+// names, and the MIME table. It returns nil if the server file cannot be used;
+// fs.Failed tells whether what it returned may be published. It opens files and
+// starts nothing (R-CFG-8).
+func LoadServer(root string, fs *Findings) *Config {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		fs.Fatal("E-READ", Place{}, "", "server root %q: %v", root, err)
+		return nil
+	}
+	l := &loader{root: abs, fs: fs, dec: newDecoder(fs)}
+	l.dec.vars = Expander{}.With("SERVER_ROOT", abs).With("HOSTNAME", hostname())
+	n, err := l.parse(filepath.Join(abs, ServerFile))
+	if err == nil {
+		err = wantRoot(n, "httpServerConfig")
+	}
+	if err != nil {
+		l.report(err, true)
+		return nil
+	}
+	c := &Config{Root: abs, Server: l.server(n)}
+	c.VHosts = l.hosts(c.Server)
+	c.Mime = l.mime(c.Server)
+	c.Files = l.files
+	c.Hash = l.hash()
+	return c
+}
+
+func hostname() string {
+	if h, err := os.Hostname(); err == nil && h != "" {
+		return h
+	}
+	return "localhost"
+}
+
+// parse reads a file and records it as an input.
+func (l *loader) parse(path string) (*Node, error) {
+	data, err := l.read(path)
+	if err != nil {
+		return nil, &ParseError{"E-READ", Pos{l.short(path), 1, 1}, err.Error(), ""}
+	}
+	return Parse(l.short(path), data, l.fs)
+}
+
+// read returns at most one byte more than a file may have. What is no regular
+// file is not opened, so a FIFO cannot hold up a reload.
+func (l *loader) read(path string) ([]byte, error) {
+	file := File{Path: l.short(path)}
+	defer func() { l.files = append(l.files, file) }()
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	file.SHA256 = hex.EncodeToString(sum[:])
+	return data, nil
+}
+
+// short is a path for people: relative to the server root if it lies below.
+func (l *loader) short(path string) string {
+	if rel, err := filepath.Rel(l.root, path); l.root != "" && err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+// hash covers the inputs by name and content; a missing one counts as such.
+func (l *loader) hash() string {
+	h := sha256.New()
+	for _, f := range l.files {
+		fmt.Fprintf(h, "%s\x00%s\n", f.Path, f.SHA256)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// wantRoot refuses a file of another kind.
+func wantRoot(n *Node, name string) error {
+	if strings.EqualFold(n.Name, name) {
+		return nil
+	}
+	return &ParseError{"E-ROOT", n.Pos, fmt.Sprintf("root element is <%s>, not <%s>", cut(n.Name), name), ""}
+}
+
+// report tells why a file could not be used.
+func (l *loader) report(err error, fatal bool) {
+	pe, ok := errors.AsType[*ParseError](err)
+	if !ok {
+		panic("BUG: " + err.Error())
+	}
+	l.fs.Add(Finding{Code: pe.Code, Severity: Error, Fatal: fatal, Pos: pe.Pos, Message: pe.Msg, Hint: pe.Hint})
+}
+
+// server decodes the server file and settles what one element cannot say.
+func (l *loader) server(n *Node) *Server {
+	s := &Server{}
+	l.dec.decode(n, s, "httpServerConfig")
+	if s.ServerName == "" || strings.Contains(s.ServerName, "$") {
+		s.ServerName = hostname()
+	}
+	s.ExtProcessors = l.processors(s.ExtProcessors)
+	s.VirtualHosts = distinct(s.VirtualHosts, func(v *VHostDecl) (string, Place) { return v.Name, v.At("name") }, "virtualHost", l.fs)
+	s.Templates = distinct(s.Templates, func(t *TemplateDecl) (string, Place) { return t.Name, t.At("name") }, "vhTemplate", l.fs)
+	s.Listeners = distinct(s.Listeners, func(t *Listener) (string, Place) { return t.Name, t.At("name") }, "listener", l.fs)
+	s.Listeners = l.listeners(s.Listeners)
+	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
+		l.fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
+	}
+	return s
+}
+
+// distinct drops items whose name stands before (LSX: the first stays).
+func distinct[T any](items []T, key func(T) (string, Place), what string, fs *Findings) []T {
+	seen := map[string]bool{}
+	var out []T
+	for _, it := range items {
+		name, at := key(it)
+		if seen[name] {
+			fs.Error("E-DUPNAME", at, "rename one", "%s %q is declared twice: the first one is used", what, cut(name))
+			continue
+		}
+		seen[name] = true
+		out = append(out, it)
+	}
+	return out
+}
+
+// listeners drops those without a usable address; the others start (LSX 5.1).
+func (l *loader) listeners(all []*Listener) []*Listener {
+	var out []*Listener
+	for _, ln := range all {
+		a, err := ParseListenAddress(ln.Address)
+		if err != nil {
+			l.fs.Error("E-ADDR", ln.At("address"), hintOf(err), "listener %q: address %q %v: the listener is not opened", ln.Name, cut(ln.Address), err)
+			continue
+		}
+		ln.Bind = a
+		out = append(out, ln)
+	}
+	return out
+}
+
+// processors settles each and drops duplicates of one scope and type (R-CFG-10).
+func (l *loader) processors(all []*ExtProcessor) []*ExtProcessor {
+	all = distinct(all, func(p *ExtProcessor) (string, Place) {
+		return strings.ToLower(p.Type) + "::" + p.Name, p.At("name")
+	}, "extProcessor", l.fs)
+	for _, p := range all {
+		p.settle(l.fs)
+	}
+	return all
+}
+
+// LoadFile reads one file by its root element, for a check of a file that has no
+// server around it: variables without a value stay as text. It returns a
+// *Server, a *VHost, a *Template, or nil.
+func LoadFile(path string, fs *Findings) any {
+	l := &loader{fs: fs, dec: newDecoder(fs)}
+	n, err := l.parse(path)
+	if err != nil {
+		l.report(err, true)
+		return nil
+	}
+	return l.document(n)
+}
+
+func (l *loader) document(n *Node) any {
+	switch strings.ToLower(n.Name) {
+	case "httpserverconfig":
+		return l.server(n)
+	case "virtualhostconfig":
+		v := &VHost{}
+		l.vhost(n, v, n.Name, l.dec.vars)
+		return v
+	case "virtualhosttemplate":
+		t := &Template{}
+		l.dec.decode(n, t, n.Name)
+		if t.HostConfig != nil {
+			l.settle(t.HostConfig, l.dec.vars)
+		}
+		return t
+	case "adminconfig":
+		l.fs.Info("I-ADMIN", Place{n.Pos, n.Name}, "", "configuration of the WebAdmin console: httpjet has none and does not need this file")
+		return nil
+	}
+	l.report(&ParseError{"E-ROOT", n.Pos, fmt.Sprintf("root element <%s> is unknown", cut(n.Name)),
+		"use httpServerConfig, virtualHostConfig or virtualHostTemplate"}, true)
+	return nil
+}

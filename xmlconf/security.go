@@ -4,7 +4,7 @@ package xmlconf
 type ServerSecurity struct {
 	Block
 	AccessControl     *AccessControl    `conf:"accessControl" doc:"addresses; a refused client is cut off"`
-	AccessDenyDir     []Text            `conf:"accessDenyDir/dir" expand:"1" doc:"directories never served; /* at the end: the whole tree"`
+	AccessDenyDir     []Text            `conf:"accessDenyDir/dir" unit:"path" doc:"directories never served; /* at the end: the whole tree"`
 	FileAccess        FileAccessControl `conf:"fileAccessControl" doc:"links and permissions of files"`
 	PerClient         PerClientLimit    `conf:"perClientConnLimit" doc:"throttling of clients"`
 	CGI               CGIRLimit         `conf:"CGIRLimit" doc:"limits of started applications"`
@@ -26,14 +26,14 @@ type ServerSecurity struct {
 // removed; T at the end of an allow item marks a trusted proxy.
 type AccessControl struct {
 	Block
-	Allow []string `conf:"allow" doc:"addresses, networks, ALL; T at the end: trusted proxy"`
-	Deny  []string `conf:"deny" doc:"addresses, networks, ALL"`
+	Allow []string `conf:"allow" unit:"acl" doc:"addresses, networks, ALL; T at the end: trusted proxy"`
+	Deny  []string `conf:"deny" unit:"acl" doc:"addresses, networks, ALL"`
 }
 
 // FileAccessControl is the server's rules about files.
 type FileAccessControl struct {
 	Block
-	FollowSymbolLink               int    `conf:"followSymbolLink" range:"0..2" default:"1" doc:"0 no, 1 yes, 2 if the owner matches"`
+	FollowSymbolLink               int    `conf:"followSymbolLink" unit:"link" range:"0..2" default:"1" doc:"0 no, 1 yes, 2 if the owner matches"`
 	CheckSymbolLink                bool   `conf:"checkSymbolLink" default:"0" doc:"test a link's target against accessDenyDir"`
 	ForceStrictOwnership           bool   `conf:"forceStrictOwnership" default:"0" doc:"files must belong to the host's owner"`
 	RequiredPermissionMask         uint32 `conf:"requiredPermissionMask" unit:"octal" default:"004" doc:"bits a file must have"`
@@ -107,7 +107,7 @@ type HostSecurity struct {
 // names one.
 type Realm struct {
 	Block
-	Name    string   `conf:"name" doc:"name"`
+	Name    string   `conf:"name" required:"1" doc:"name"`
 	Type    string   `conf:"type" default:"file" doc:"file; ldap and dbm are not implemented"`
 	UserDB  *RealmDB `conf:"userDB" doc:"users"`
 	GroupDB *RealmDB `conf:"groupDB" doc:"groups"`

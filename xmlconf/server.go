@@ -96,7 +96,7 @@ type Server struct {
 // switches stand at the top of a template file.
 type VHostDecl struct {
 	Block
-	Name       string   `conf:"name" doc:"unique name"`
+	Name       string   `conf:"name" required:"1" doc:"unique name"`
 	VHRoot     string   `conf:"vhRoot" unit:"path" doc:"root directory of the host, $VH_ROOT"`
 	ConfigFile string   `conf:"configFile" unit:"path" doc:"file with virtualHostConfig"`
 	Listeners  []string `conf:"listeners" doc:"listeners that get the file's vhDomain and vhAliases (none: *)"`
@@ -107,7 +107,7 @@ type VHostDecl struct {
 
 // HostSwitches are the switches that a declaration and a template file share.
 type HostSwitches struct {
-	AllowSymbolLink int    `conf:"allowSymbolLink" range:"0..2" default:"-1" doc:"follow symbolic links: 0 no, 1 yes, 2 if the owner matches; absent: the server's followSymbolLink"`
+	AllowSymbolLink int    `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"follow symbolic links: 0 no, 1 yes, 2 if the owner matches; absent: the server's followSymbolLink"`
 	EnableScript    bool   `conf:"enableScript" default:"1" doc:"0: script suffixes answer 403"`
 	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused"`
 	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" as:"noeffect" doc:"identity of started applications"`
@@ -133,7 +133,7 @@ type HostSwitches struct {
 // Module is a server module with its parameters as text.
 type Module struct {
 	Block
-	Name    string   `conf:"name" doc:"name; cache is the only one of use"`
+	Name    string   `conf:"name" required:"1" doc:"name; cache is the only one of use"`
 	Enabled bool     `conf:"ls_enabled" default:"1" doc:"switch"`
 	Param   string   `conf:"param" unit:"text" doc:"lines: key value"`
 	_       struct{} `conf:"enabled" doc:"switch, second spelling"`

@@ -8,7 +8,7 @@ type VHost struct {
 	VHAliases       []string `conf:"vhAliases" expand:"1" doc:"further domains"`
 	Enabled         bool     `conf:"enabled" default:"1" doc:"0: 403 for every request"`
 	IndexFiles      []string `conf:"indexFiles" doc:"index files, older place of index/indexFiles"`
-	AllowSymbolLink int      `conf:"allowSymbolLink" range:"0..2" default:"-1" doc:"as in the declaration"`
+	AllowSymbolLink int      `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"as in the declaration"`
 	AdminEmails     []string `conf:"adminEmails" as:"later" doc:"contact in error pages and SERVER_ADMIN"`
 	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later" doc:"compression of this host"`
 	EnableBr        bool     `conf:"enableBr" default:"1" as:"later" doc:"compression of this host"`
@@ -98,7 +98,7 @@ type Rewrite struct {
 // RewriteMap is a lookup table of rules.
 type RewriteMap struct {
 	Block
-	Name     string   `conf:"name" doc:"name"`
+	Name     string   `conf:"name" required:"1" doc:"name"`
 	Location string   `conf:"location" expand:"1" doc:"txt:FILE, rnd:FILE, int:toupper, int:tolower, int:escape, int:unescape"`
 	_        struct{} `conf:"note" as:"obsolete" doc:"remark"`
 }
