@@ -12,8 +12,9 @@ const smallBuf = 4 << 10
 // smallBufs holds the input buffers of connections that are busy.
 var smallBufs = sync.Pool{New: func() any { return new([smallBuf]byte) }}
 
-// A LazyReader can wait for bytes before it asks for memory to put them in, so
-// that an idle connection holds no buffer.
+// A LazyReader asks for the memory to read into when there is something to read,
+// so that an idle connection holds no buffer. It may call Release to give memory
+// back that it asked for too early.
 type LazyReader interface {
 	ReadLazy(buf func() []byte) (int, error)
 }
@@ -60,6 +61,10 @@ func (r *Reader) Release() {
 	}
 	r.small, r.buf, r.r, r.w = nil, nil, 0, 0
 }
+
+// HasHead reports whether a whole head seems to be at hand, so that reading it
+// needs no deadline.
+func (r *Reader) HasHead() bool { return bytes.Contains(r.buf[r.r:r.w], crlfcrlf) }
 
 // Wait returns when at least one byte is at hand, or with the source's error.
 func (r *Reader) Wait() error {
