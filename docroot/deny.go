@@ -10,7 +10,8 @@ import (
 
 // Hidden reports whether a segment of path is never served, whatever the
 // configuration says: names beginning with ".ht", and ".git", ".svn", ".hg", in
-// any ASCII case (R-STATIC-9).
+// any ASCII case (R-STATIC-9). Dots and blanks behind a name do not change it:
+// there are file systems that drop them.
 func Hidden(path string) bool {
 	for i := 0; i+1 < len(path); {
 		j := strings.Index(path[i:], "/.")
@@ -31,6 +32,7 @@ func hiddenName(seg string) bool {
 	if len(seg) >= 3 && exchange.EqualName(seg[:3], ".ht") {
 		return true
 	}
+	seg = strings.TrimRight(seg, ". ")
 	return exchange.EqualName(seg, ".git") || exchange.EqualName(seg, ".svn") || exchange.EqualName(seg, ".hg")
 }
 

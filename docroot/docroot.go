@@ -288,6 +288,11 @@ func (q *lookup) judge(f *os.File) (Verdict, error) {
 		panic("BUG: docroot: file information without a stat")
 	}
 	script := q.isScript != nil && q.isScript(Suffix(q.path))
+	if !script && q.isScript != nil && q.isScript(Suffix(strings.TrimRight(q.path, ". "))) {
+		// Some file systems drop these bytes and open the script. Where they are
+		// part of the name, it is not one that may be run.
+		return 0, denied("name of a script with dots or blanks behind it")
+	}
 	if err := q.r.checkMode(st.Mode, script); err != nil {
 		return 0, err
 	}

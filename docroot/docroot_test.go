@@ -169,7 +169,7 @@ func TestResolve(t *testing.T) {
 
 // R-STATIC-10: nothing that looks like a script's name uncovers its source.
 func TestScriptSourceNeverStatic(t *testing.T) {
-	dir := tree(t, "x.php", "X2.PHP", "y.php.bak", "t.txt -> x.php", "d.txt -> sub", "sub/z.php", "sub/plain.txt")
+	dir := tree(t, "x.php", "X2.PHP", "y.php.bak", "z.php.", "z.php. ", "z.txt.", "t.txt -> x.php", "d.txt -> sub", "sub/z.php", "sub/plain.txt")
 	allModes(t, Options{Dir: dir}, func(t *testing.T, r *Root) {
 		f := func(target, want string) {
 			t.Helper()
@@ -190,6 +190,9 @@ func TestScriptSourceNeverStatic(t *testing.T) {
 		f("/x.php%20", "404")
 		f("/x.php.", "404")
 		f("/x.php...", "404")
+		f("/z.php.", "403") // x.php on a file system that drops the dot
+		f("/z.php.%20", "403")
+		f("/z.txt.", "static /z.txt.")
 		f("/x.php%5c", "404")
 		f("/x.php::$DATA", "404")
 		f("/x.PHP", "404") // another file on this file system

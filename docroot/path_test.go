@@ -169,6 +169,8 @@ func TestHidden(t *testing.T) {
 	f("/a/.GIT", true)
 	f("/a/.svn/", true)
 	f("/.Hg/x", true)
+	f("/.git./config", true)
+	f("/.svn ", true)
 	f("/.well-known/acme", false)
 	f("/.gitignore", false)
 	f("/a.git/x", false)
