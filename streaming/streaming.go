@@ -1,0 +1,122 @@
+// Package streaming relays the reply of an external processor to the client as
+// it arrives. It holds no more of a body than one buffer, and that only while
+// bytes flow. It neither makes calls nor chooses what the reply's head may say
+// to this server.
+package streaming
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// Buffers: a relay starts with a small one, and takes a big one while reads fill
+// what they are given. No more than the big one is held while the client stalls
+// (R-STREAM-3).
+const (
+	smallSize = 32 << 10
+	bigSize   = 64 << 10
+)
+
+var (
+	smalls = sync.Pool{New: func() any { return new([smallSize]byte) }}
+	bigs   = sync.Pool{New: func() any { return new([bigSize]byte) }}
+)
+
+// Relay sends r as the response of x and closes r. The head goes out with the
+// first body bytes if those are at hand, else at once; bytes leave whenever the
+// upstream has nothing more at hand, so that an event is live and a bulk needs
+// few writes (R-STREAM-1, R-STREAM-2). Trailers follow (R-UP-6).
+//
+// An error that wraps exchange.ErrClientGone is the client's; any other is an
+// *exchange.Error, response_error if the head was sent (R-STREAM-4).
+func Relay(x *exchange.Exchange, r *extproc.Reply) error {
+	defer r.Close()
+	for name, value := range r.Fields.All() {
+		if !ownField(name) {
+			x.Resp.Fields.Add(name, value)
+		}
+	}
+	x.Resp.Length = r.Length
+	if err := x.Start(r.Status); err != nil {
+		return clientError(err)
+	}
+	if err := relayBody(x, r); err != nil {
+		return err
+	}
+	if r.Trailers != nil {
+		if f := r.Trailers(); f != nil {
+			for name, value := range f.All() {
+				x.Trailers.Add(name, value)
+			}
+		}
+	}
+	return nil
+}
+
+// ownField reports whether the front end writes this field for every response.
+func ownField(name string) bool {
+	return exchange.EqualName(name, "Server") || exchange.EqualName(name, "Date")
+}
+
+func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
+	small := smalls.Get().(*[smallSize]byte)
+	defer smalls.Put(small)
+	var big *[bigSize]byte
+	defer func() {
+		if big != nil {
+			bigs.Put(big)
+		}
+	}()
+	buf := small[:]
+	for {
+		if r.Buffered != nil && r.Buffered() == 0 {
+			// The next read may wait: what was written must not.
+			if err := x.Flush(); err != nil {
+				return clientError(err)
+			}
+		}
+		n, err := r.Body.Read(buf)
+		if n > 0 {
+			if _, werr := x.Write(buf[:n]); werr != nil {
+				return clientError(werr)
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return upstreamError(err)
+		case r.Buffered == nil:
+			if err := x.Flush(); err != nil {
+				return clientError(err)
+			}
+		case n == len(buf) && big == nil:
+			big = bigs.Get().(*[bigSize]byte)
+			buf = big[:]
+		case n < smallSize && big != nil:
+			bigs.Put(big)
+			big, buf = nil, small[:]
+		}
+	}
+}
+
+// clientError marks a failed write to the client as its own.
+func clientError(err error) error {
+	if _, ok := errors.AsType[*exchange.Error](err); ok || errors.Is(err, exchange.ErrClientGone) {
+		return err
+	}
+	return fmt.Errorf("%w: write response: %v", exchange.ErrClientGone, err)
+}
+
+// upstreamError is a reply that ended before its end.
+func upstreamError(err error) error {
+	if _, ok := errors.AsType[*exchange.Error](err); ok || errors.Is(err, exchange.ErrClientGone) {
+		return err
+	}
+	return exchange.Fail(502, "response_error", "read reply body: %w", err)
+}
