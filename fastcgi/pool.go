@@ -71,6 +71,10 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 	dctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	nc, err := p.dial(dctx, p.target.Network, p.target.Address)
+	for wait := time.Millisecond; errors.Is(err, syscall.EAGAIN) && sleep(dctx, wait); wait = min(2*wait, 50*time.Millisecond) {
+		// The backlog of a Unix socket is full: Linux does not wait for room.
+		nc, err = p.dial(dctx, p.target.Network, p.target.Address)
+	}
 	if err == nil {
 		return &conn{nc: nc, br: bufio.NewReaderSize(nc, 8<<10)}, nil
 	}
@@ -147,6 +151,18 @@ func (p *pool) stats() extproc.PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return extproc.PoolStats{Idle: len(p.idle), Busy: p.permits.InUse()}
+}
+
+// sleep waits for d and reports whether ctx lasted so long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func closeAll(conns []*conn) {

@@ -3,9 +3,13 @@ package fastcgi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +104,62 @@ func TestStaleConnectionIsRedialledOnce(t *testing.T) {
 	f("PUT with a held body", 1, request("PUT", 3, strings.NewReader("abc")), "okok", 2)
 	f("POST", 1, post(3, strings.NewReader("abc")), "502 fcgi_protocol", 1)
 	f("GET, dead again", 2, get(), "502 fcgi_protocol", 2)
+}
+
+// If not one byte of the request went out, any call may be sent again, and a
+// body that streams is still untouched.
+func TestStaleConnectionBeforeTheFirstByte(t *testing.T) {
+	f := func(name string, call *extproc.Call, want string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			c := newClient(t, pipeTarget(1), Options{Dial: pipeDial(func(n int, p *peer) {
+				if q, err := p.hear(); err == nil {
+					p.say(t, fmt.Sprintf("stdout %q\nend 0", fmt.Sprintf("X: y\r\n\r\n%d: %d", n, len(q.stdin))))
+				}
+			})})
+			if _, body, err := fetch(c, get()); body != "0: 0" || err != nil {
+				t.Fatalf("%s: first call: %q %v", name, body, err)
+			}
+			synctest.Wait() // the application has closed its end
+			if s := c.Stats(); s.Idle != 1 {
+				t.Fatalf("%s: %+v", name, s)
+			}
+			if _, body, err := fetch(c, call); body != want || err != nil {
+				t.Errorf("%s: %q %v, want %q", name, body, err, want)
+			}
+		})
+	}
+	f("bodyless", request("PATCH", 0, nil), "1: 0")
+	f("held", post(3, strings.NewReader("abc")), "1: 3")
+	f("streamed", post(HeldMax+1, strings.NewReader(strings.Repeat("x", HeldMax+1))), "1: 262145")
+}
+
+// A full backlog is waited for, within the acquisition deadline; a dial that
+// does not end in time is 503 as well (R-FCGI-9).
+func TestDialWithinTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := pipeDial(serveOK(t))
+		full := 20
+		target := pipeTarget(1)
+		target.InitTimeout = time.Second
+		c := newClient(t, target, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if full--; full >= 0 {
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EAGAIN)}
+			}
+			return dial(ctx, network, address)
+		}})
+		if _, body, err := fetch(c, get()); body != "ok" || err != nil {
+			t.Errorf("%q %v", body, err)
+		}
+		c.Expire(time.Now().Add(time.Hour))
+		full = 1000
+		began := time.Now()
+		_, _, err := fetch(c, get())
+		d, ok := errors.AsType[*extproc.DialError](err)
+		if !ok || !d.Timeout || describe(err) != "503 fcgi_unavailable" || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // A fresh connection that fails is the application's fault, at once.

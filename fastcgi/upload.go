@@ -167,7 +167,8 @@ func (u *upload) end() error {
 		case err == io.EOF:
 			return nil
 		case stalled:
-			return exchange.Fail(408, "request_stalled", "no end of the body for %v", u.pause)
+			return &exchange.Error{Status: 408, Reason: "request_stalled", Close: true,
+				Err: fmt.Errorf("no end of the body for %v", u.pause)}
 		case err != nil:
 			return bodyError(u.ctx, err)
 		}
