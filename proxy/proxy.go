@@ -1,0 +1,108 @@
+// Package proxy serves an exchange from an upstream: it builds the call, and
+// relays the reply. It speaks no protocol of its own, and tunnels nothing: a
+// WebSocket upgrade goes to another handler.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+	"httpjet/forward"
+	"httpjet/streaming"
+)
+
+// Handler proxies to one client.
+type Handler struct {
+	Client      extproc.Client
+	Forward     forward.Options  // fields of the hop
+	HeadTimeout time.Duration    // overrides the target's when > 0 (R-CTX-10)
+	Upgrade     exchange.Handler // serves WebSocket upgrades; nil: they are ordinary requests
+}
+
+// Serve answers x from the upstream. The client's method, target and end-to-end
+// fields go on as they came.
+func (h *Handler) Serve(x *exchange.Exchange) error {
+	if h.Upgrade != nil && forward.IsUpgrade(x) {
+		return h.Upgrade.Serve(x)
+	}
+	if m := x.Req.Method; m == "CONNECT" || m == "TRACE" {
+		return exchange.Fail(405, "method_not_allowed", "method %s is never proxied", m) // R-PIPE-7
+	}
+	hop := hops.Get().(*hop)
+	defer hop.release()
+	if err := hop.fill(h, x); err != nil {
+		return err
+	}
+	reply, err := h.Client.Do(x.Context(), &hop.call)
+	if err != nil {
+		return failure(err)
+	}
+	forward.StripPolicy(&reply.Fields)
+	return streaming.Relay(x, reply)
+}
+
+// failure is the answer for a call that nobody can take over.
+func failure(err error) error {
+	if e, ok := errors.AsType[*extproc.DialError](err); ok {
+		return e.Failure()
+	}
+	if errors.Is(err, context.Canceled) && !errors.Is(err, exchange.ErrClientGone) {
+		return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
+	}
+	return err
+}
+
+// hop is a call with the memory it needs. Nothing refers to it once the reply is
+// closed.
+type hop struct {
+	call   extproc.Call
+	fields exchange.Fields
+	x      *exchange.Exchange
+	inform func(status int, f *exchange.Fields) error // method value, made once
+}
+
+var hops = sync.Pool{New: func() any {
+	h := &hop{}
+	h.inform = h.passInterim
+	return h
+}}
+
+func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
+	target, err := forward.Target(x)
+	if err != nil {
+		return err
+	}
+	p.x = x
+	h.Forward.Fields(x, &p.fields)
+	p.call = extproc.Call{Method: x.Req.Method, URI: target, Host: x.Req.Host, Fields: &p.fields,
+		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout}
+	if x.Req.Length != 0 {
+		p.call.Body, p.call.StopBody, p.call.Trailers = x.Body(), x.StopBody, p.trailers
+	}
+	return nil
+}
+
+// passInterim gives the client a 103 of the upstream.
+func (p *hop) passInterim(status int, f *exchange.Fields) error {
+	forward.StripPolicy(f)
+	return p.x.Inform(status, f)
+}
+
+func (p *hop) trailers() *exchange.Fields {
+	f := p.x.BodyTrailers()
+	if f != nil {
+		extproc.StripTrailers(f)
+	}
+	return f
+}
+
+func (p *hop) release() {
+	p.fields.Reset()
+	p.call, p.x = extproc.Call{}, nil
+	hops.Put(p)
+}
