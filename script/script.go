@@ -1,0 +1,155 @@
+// Package script answers an exchange with an application: it derives the CGI
+// variables (RFC 3875 §4.1) from the request and from the file or context that
+// its path resolved to, calls the application's client, FastCGI or LSAPI, and
+// has the reply relayed. It finds no file and speaks no protocol itself.
+package script
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+	"httpjet/streaming"
+)
+
+// Options describe a Handler.
+type Options struct {
+	// Client calls the application. Without one every exchange is answered with
+	// 503 and the token Unavailable ("": handler_unresolved): a script that
+	// nobody runs is never served as a file (R-STATIC-10, R-FCGI-1).
+	Client      extproc.Client
+	Unavailable string
+
+	// URI is the uri of a context that is the application: it becomes
+	// SCRIPT_NAME, the rest of the path PATH_INFO, and no file is needed. "": the
+	// script is the file of x.Resource.
+	URI     string
+	DocRoot string // DOCUMENT_ROOT for a context, absolute
+
+	ServerName  string           // SERVER_NAME of requests without a Host
+	Env         []exchange.Field // variables of the processor; of equal names the last counts
+	HeadTimeout time.Duration    // until the reply head; 0: the target's
+	KeepPolicy  bool             // leave X-LiteSpeed-* fields to a filter that reads and removes them
+
+	Log *slog.Logger // receives what applications write to STDERR; nil: dropped
+}
+
+// Handler runs scripts. It is immutable.
+type Handler struct {
+	o   Options
+	env []exchange.Field // without protected names
+}
+
+// New returns a handler for o.
+func New(o Options) *Handler {
+	if o.Unavailable == "" {
+		o.Unavailable = "handler_unresolved"
+	}
+	h := &Handler{o: o}
+	for i, f := range o.Env {
+		if f.Name != "" && !Protected(f.Name) && !namedIn(o.Env[i+1:], f.Name) {
+			h.env = append(h.env, f)
+		}
+	}
+	return h
+}
+
+func namedIn(list []exchange.Field, name string) bool {
+	for _, f := range list {
+		if f.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Serve answers x with the reply of the application.
+func (h *Handler) Serve(x *exchange.Exchange) error {
+	if h.o.Client == nil {
+		return exchange.Fail(503, h.o.Unavailable, "no application for %q", x.Req.Path)
+	}
+	t, err := h.target(x)
+	if err != nil {
+		return err
+	}
+	params := h.variables(x, t)
+	reply, err := h.o.Client.Do(x.Context(), &extproc.Call{
+		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host,
+		Fields: endToEnd(&x.Req.Fields), Params: params,
+		Length: x.Req.Length, Body: x.Body(), StopBody: x.StopBody, Trailers: x.BodyTrailers,
+		Log: h.logger(x, t.name), HeadTimeout: h.o.HeadTimeout,
+	})
+	if err != nil {
+		return failure(err)
+	}
+	if !h.o.KeepPolicy {
+		reply.Fields.DelFunc(func(f exchange.Field) bool { return isPolicy(f.Name) })
+	}
+	return streaming.Relay(x, reply)
+}
+
+// target is what a request runs.
+type target struct {
+	name     string // SCRIPT_NAME
+	pathInfo string // "" or beginning with a slash
+	filename string // "" for a context
+	docRoot  string
+	uri      string // DOCUMENT_URI: the path that was asked for, with the index file
+}
+
+// target finds out if the script is a file or a context. A context's uri may end
+// in a slash, which then also begins the path info.
+func (h *Handler) target(x *exchange.Exchange) (target, error) {
+	if h.o.URI == "" {
+		res := &x.Resource
+		if res.File == nil {
+			return target{}, exchange.Fail(404, "not_found", "no script for %q", x.Req.Path) // R-FCGI-3
+		}
+		return target{res.Name, res.PathInfo, res.Filename, res.Root, res.Name + res.PathInfo}, nil
+	}
+	t := target{name: h.o.URI, docRoot: h.o.DocRoot, uri: x.Req.Path}
+	rest, ok := strings.CutPrefix(x.Req.Path, strings.TrimSuffix(h.o.URI, "/"))
+	switch {
+	case !ok || rest != "" && rest[0] != '/': // the context matched by a pattern
+		t.name = x.Req.Path
+	case rest != "/" || !strings.HasSuffix(h.o.URI, "/"):
+		t.pathInfo = rest
+	}
+	return t, nil
+}
+
+// logger passes lines of STDERR on with the script that wrote them.
+func (h *Handler) logger(x *exchange.Exchange, name string) func(string) {
+	if h.o.Log == nil {
+		return nil
+	}
+	log, vhost, id := h.o.Log, x.Route.VHost, x.Req.ID
+	return func(line string) {
+		log.Warn("script wrote to stderr", "vhost", vhost, "script", name, "request", id, "line", line)
+	}
+}
+
+// failure gives a dial error its status unless the client of the protocol has
+// already done so.
+func failure(err error) error {
+	if _, ok := errors.AsType[*exchange.Error](err); ok {
+		return err
+	}
+	if e, ok := errors.AsType[*extproc.DialError](err); ok {
+		return e.Failure()
+	}
+	return err
+}
+
+// isPolicy reports the fields by which local applications steer the page cache.
+// Clients never see them (R-HDR-7, R-CACHE-7).
+func isPolicy(name string) bool {
+	return hasPrefixFold(name, "X-LiteSpeed-") || hasPrefixFold(name, "LSC-")
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && exchange.EqualName(s[:len(prefix)], prefix)
+}

@@ -1,0 +1,163 @@
+package script
+
+import (
+	"crypto/tls"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"httpjet/exchange"
+)
+
+// serverSoftware is SERVER_SOFTWARE, which applications read unconditionally.
+const serverSoftware = "httpjet"
+
+// protected are the variables that only the server sets (R-FCGI-8), beside the
+// names that begin with HTTP_ or SSL_.
+var protected = map[string]bool{
+	"GATEWAY_INTERFACE": true, "SERVER_SOFTWARE": true, "SERVER_PROTOCOL": true, "SERVER_NAME": true,
+	"SERVER_PORT": true, "SERVER_ADDR": true, "REQUEST_METHOD": true, "REQUEST_SCHEME": true,
+	"REQUEST_URI": true, "QUERY_STRING": true, "SCRIPT_FILENAME": true, "SCRIPT_NAME": true,
+	"PATH_INFO": true, "PATH_TRANSLATED": true, "DOCUMENT_ROOT": true, "DOCUMENT_URI": true,
+	"REMOTE_ADDR": true, "REMOTE_PORT": true, "CONTENT_TYPE": true, "CONTENT_LENGTH": true,
+	"HTTPS": true, "REDIRECT_STATUS": true, "AUTH_TYPE": true, "REMOTE_USER": true,
+}
+
+// Protected reports whether neither a processor's env nor a rewrite rule may set
+// the variable called name (R-FCGI-8).
+func Protected(name string) bool {
+	return protected[name] || strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "SSL_")
+}
+
+// variables are the CGI variables of x (R-FCGI-7). What the server derives and
+// what the client names never share a variable: the latter begins with HTTP_.
+func (h *Handler) variables(x *exchange.Exchange, t target) *exchange.Fields {
+	v := &exchange.Fields{}
+	v.Add("GATEWAY_INTERFACE", "CGI/1.1")
+	v.Add("SERVER_SOFTWARE", serverSoftware)
+	v.Add("SERVER_PROTOCOL", x.Req.Proto)
+	v.Add("REQUEST_METHOD", x.Req.Method)
+	v.Add("REQUEST_SCHEME", x.Req.Scheme)
+	v.Add("REQUEST_URI", x.Req.Target)
+	v.Add("QUERY_STRING", x.Req.Query) // also when empty
+	if t.filename != "" {
+		v.Add("SCRIPT_FILENAME", t.filename)
+	}
+	v.Add("SCRIPT_NAME", t.name)
+	if t.pathInfo != "" {
+		v.Add("PATH_INFO", t.pathInfo)
+		v.Add("PATH_TRANSLATED", t.docRoot+t.pathInfo)
+	}
+	v.Add("DOCUMENT_ROOT", t.docRoot)
+	v.Add("DOCUMENT_URI", t.uri)
+	v.Add("REDIRECT_STATUS", "200") // php-cgi runs nothing without it
+	h.addServer(v, &x.Req)
+	addClient(v, &x.Req)
+	addBody(v, &x.Req)
+	if x.Req.Scheme == "https" {
+		v.Add("HTTPS", "on")
+	}
+	if x.Req.TLS != nil {
+		addTLS(v, x.Req.TLS)
+	}
+	addHeader(v, &x.Req)
+	for _, f := range h.env {
+		v.Add(f.Name, f.Value)
+	}
+	return v
+}
+
+func (h *Handler) addServer(v *exchange.Fields, r *exchange.Request) {
+	name := hostName(r.Host)
+	if name == "" {
+		name = h.o.ServerName
+	}
+	port := "80"
+	if r.Scheme == "https" {
+		port = "443"
+	}
+	if r.Local.IsValid() {
+		addr := r.Local.Addr().Unmap().WithZone("").String()
+		if name == "" {
+			name = addr
+		}
+		v.Add("SERVER_ADDR", addr)
+		port = strconv.Itoa(int(r.Local.Port()))
+	}
+	v.Add("SERVER_NAME", name)
+	v.Add("SERVER_PORT", port)
+}
+
+// hostName cuts the port off a Host; the brackets of an IPv6 address stay (RFC
+// 3875 §4.1.14).
+func hostName(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && i > strings.LastIndexByte(host, ']') {
+		return host[:i]
+	}
+	return host
+}
+
+// addClient adds the resolved client. The port is that of the connection. A
+// client without an address came through a Unix socket.
+func addClient(v *exchange.Fields, r *exchange.Request) {
+	client := r.Client
+	if !client.IsValid() {
+		client = r.Remote.Addr()
+	}
+	if client == (netip.Addr{}) {
+		v.Add("REMOTE_ADDR", "unix:")
+		return
+	}
+	v.Add("REMOTE_ADDR", client.Unmap().WithZone("").String())
+	if r.Remote.IsValid() {
+		v.Add("REMOTE_PORT", strconv.Itoa(int(r.Remote.Port())))
+	}
+}
+
+// addBody describes the body. For one of unknown length the client of the
+// protocol adds CONTENT_LENGTH when it has counted it (R-FCGI-6).
+func addBody(v *exchange.Fields, r *exchange.Request) {
+	if t := r.Fields.Get("Content-Type"); t != "" && isPrintable(t) {
+		v.Add("CONTENT_TYPE", t)
+	}
+	if r.Length > 0 || r.Length == 0 && r.Fields.Has("Content-Length") {
+		v.Add("CONTENT_LENGTH", strconv.FormatInt(r.Length, 10))
+	}
+}
+
+// addTLS adds what is known of the connection. Only a certificate that was
+// verified is described.
+func addTLS(v *exchange.Fields, s *tls.ConnectionState) {
+	v.Add("SSL_PROTOCOL", protocolName(s.Version))
+	v.Add("SSL_CIPHER", tls.CipherSuiteName(s.CipherSuite))
+	if s.ServerName != "" {
+		v.Add("SSL_TLS_SNI", s.ServerName)
+	}
+	switch {
+	case len(s.VerifiedChains) > 0 && len(s.PeerCertificates) > 0:
+		cert := s.PeerCertificates[0]
+		v.Add("SSL_CLIENT_VERIFY", "SUCCESS")
+		v.Add("SSL_CLIENT_S_DN", cert.Subject.String())
+		v.Add("SSL_CLIENT_I_DN", cert.Issuer.String())
+		v.Add("SSL_CLIENT_M_SERIAL", strings.ToUpper(cert.SerialNumber.Text(16)))
+	case len(s.PeerCertificates) > 0:
+		v.Add("SSL_CLIENT_VERIFY", "GENEROUS")
+	default:
+		v.Add("SSL_CLIENT_VERIFY", "NONE")
+	}
+}
+
+// protocolName spells versions as other servers do for their applications.
+func protocolName(version uint16) string {
+	switch version {
+	case tls.VersionTLS10:
+		return "TLSv1"
+	case tls.VersionTLS11:
+		return "TLSv1.1"
+	case tls.VersionTLS12:
+		return "TLSv1.2"
+	case tls.VersionTLS13:
+		return "TLSv1.3"
+	}
+	return tls.VersionName(version)
+}
