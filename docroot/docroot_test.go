@@ -332,8 +332,10 @@ func TestUnreadable(t *testing.T) {
 		t.Skip("root may read everything")
 	}
 	dir := tree(t, "a.txt", "d/b.txt")
-	os.Chmod(dir+"/a.txt", 0)
-	os.Chmod(dir+"/d", 0o311)
+	t.Cleanup(func() { os.Chmod(dir+"/d", 0o755) })
+	if err := errors.Join(os.Chmod(dir+"/a.txt", 0), os.Chmod(dir+"/d", 0o311)); err != nil {
+		t.Fatal(err)
+	}
 	r := newRoot(t, Options{Dir: dir})
 	for path, want := range map[string]string{"/a.txt": "403", "/d": "301 /d/", "/d/b.txt": "static /d/b.txt"} {
 		if got := outcome(t, r, path); got != want {
