@@ -68,8 +68,20 @@ type Response struct {
 	Length int64 // body length; -1: unknown, the wire frames the body itself
 }
 
+// Kind is a kind of handler.
+type Kind uint8
+
+const (
+	Unrouted  Kind = iota // refused before a handler was chosen, or answered without one
+	Files                 // static
+	Proxy                 // an HTTP upstream
+	FastCGI               // a FastCGI application
+	WebSocket             // a WebSocket map
+)
+
 // Route is what the table chose for an exchange. Logs and metrics read it.
 type Route struct {
+	Kind  Kind   // what kind of handler answers
 	VHost string // virtual host name, "" before one was found
 	Label string // uri of the context as configured, or "static", "script", "unmatched"
 	Scope string // scope of the upstream, "server" or "vhost:<name>"; "" if none

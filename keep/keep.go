@@ -54,3 +54,14 @@ func (m *Map[K, V]) Len() int {
 	defer m.mu.Unlock()
 	return len(m.m)
 }
+
+// Values returns the values kept, in no order.
+func (m *Map[K, V]) Values() []V {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	vs := make([]V, 0, len(m.m))
+	for _, l := range m.m {
+		vs = append(vs, l.v)
+	}
+	return vs
+}

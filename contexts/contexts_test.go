@@ -1,0 +1,311 @@
+package contexts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"httpjet/access"
+	"httpjet/docroot"
+	"httpjet/exchange"
+	"httpjet/rewrite"
+)
+
+// R-LSN-3: exact, then patterns in order of declaration, then the catch-all;
+// www. is dropped on both sides.
+func TestHostsFind(t *testing.T) {
+	var h Hosts
+	hosts := map[string]*VHost{}
+	for _, m := range []string{"www.a.test=a", "*.wild.test=w", "q.*=q", "q.b.wild.test=exact", "[::1]=six", "*=all", "a.test=late"} {
+		domain, name, _ := strings.Cut(m, "=")
+		if hosts[name] == nil {
+			hosts[name] = &VHost{Name: name}
+		}
+		if ok := h.Add(domain, hosts[name]); ok != (name != "late") {
+			t.Errorf("Add(%q): %v", domain, ok)
+		}
+	}
+	f := func(host, want string) {
+		t.Helper()
+		got := ""
+		if v := h.Find(host); v != nil {
+			got = v.Name
+		}
+		if got != want {
+			t.Errorf("%q leads to %q, want %q", host, got, want)
+		}
+	}
+	f("a.test", "a")
+	f("WWW.A.Test:8080", "a")
+	f("a.test.", "a")
+	f("www.www.a.test", "all")
+	f("q.b.wild.test", "exact")
+	f("x.wild.test", "w")
+	f("wild.test", "all")
+	f("q.anything", "q")
+	f("[::1]:443", "six")
+	f("", "all")
+	f("other.test", "all")
+	h.any = nil
+	f("other.test", "")
+	f("", "")
+}
+
+func TestMatchGlobIsBounded(t *testing.T) {
+	if matchGlob(strings.Repeat("*a", 60)+"b", strings.Repeat("a", 5000)) {
+		t.Error("matched")
+	}
+}
+
+// R-CTX-2, R-CTX-5: whole segments, the longest uri wins, patterns go first.
+func TestFindContext(t *testing.T) {
+	s := newSearch([]*Context{
+		{URI: "/"}, {URI: "/api"}, {URI: "/api/v2/"}, {URI: "/px/"}, {URI: "/static/"}, {URI: "/api"},
+		{URI: `exp:^/old/(\d+)$`, Regexp: regexp.MustCompile(`^/old/(\d+)$`)},
+	})
+	f := func(path, want string, slash bool) {
+		t.Helper()
+		c, got := s.find(path)
+		if c == nil || c.URI != want || got != slash {
+			t.Errorf("%s: %v %v", path, c, got)
+		}
+	}
+	f("/api", "/api", false)
+	f("/api/x", "/api", false)
+	f("/apikeys", "/", false)
+	f("/api/v2/x", "/api/v2/", false)
+	f("/api/v2", "/api/v2/", true)
+	f("/px", "/px/", true)
+	f("/pxy", "/", false)
+	f("/static/a.css", "/static/", false)
+	f("/old/17", `exp:^/old/(\d+)$`, false)
+	f("/old/x", "/", false)
+}
+
+// wire is a front end that records the answer.
+type wire struct{ body strings.Builder }
+
+func (w *wire) Read([]byte) (int, error)                           { return 0, io.EOF }
+func (w *wire) Trailers() *exchange.Fields                         { return nil }
+func (w *wire) StopRead()                                          {}
+func (w *wire) Head(r *exchange.Response, noBody, last bool) error { return nil }
+func (w *wire) Write(p []byte) (int, error)                        { return w.body.Write(p) }
+func (w *wire) Flush() error                                       { return nil }
+func (w *wire) End(*exchange.Fields) error                         { return nil }
+func (w *wire) Abort(error)                                        {}
+func (w *wire) Context() context.Context                           { return context.Background() }
+
+// says is a handler that names itself and the file it got.
+func says(name string) exchange.Handler {
+	return exchange.HandlerFunc(func(x *exchange.Exchange) error {
+		_, err := fmt.Fprintf(x, "%s %s%s", name, x.Resource.Name, x.Resource.PathInfo)
+		return err
+	})
+}
+
+type site struct {
+	*Table
+	v   *VHost
+	dir string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	dir := t.TempDir()
+	for name, body := range map[string]string{
+		"index.html": "home", "a.txt": "text", "app.php": "<?php secret", "sub/index.php": "<?php secret",
+		"shut/x.txt": "no", "shut/.htaccess": "Require all denied\n", ".htsecret": "no", ".git/config": "no",
+		"other/f.txt": "f", "cgi/run.cgi": "#!",
+	} {
+		path := filepath.Join(dir, name)
+		os.MkdirAll(filepath.Dir(path), 0o755)
+		if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := func(o docroot.Options) *docroot.Root {
+		r, err := docroot.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	list := func(allow, deny string) *access.List {
+		l, problems := access.Compile(allow, deny)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		return l
+	}
+	v := &VHost{
+		Name: "v", Static: says("static"), IsUpgrade: func(x *exchange.Exchange) bool { return x.Req.Fields.Has("Upgrade") },
+		Root:     root(docroot.Options{Dir: dir, Index: []string{"index.html", "index.php"}, Links: docroot.FollowLinks}),
+		Htaccess: rewrite.NewDirs(rewrite.Options{Root: dir}),
+		Scripts:  map[string]*Script{"php": {Handler: says("script")}},
+		Maps:     []SocketMap{{URI: "/ws", Handler: says("socket")}, {URI: "/ws/long/", Handler: says("long")}},
+	}
+	v.SetContexts([]*Context{
+		{URI: "/app/", Kind: Proxy, Handler: says("proxy")},
+		{URI: "/lost/", Kind: Proxy},
+		{URI: "/app/files/", Kind: Static},
+		{URI: "/alias/", Kind: Static, Root: root(docroot.Options{Dir: filepath.Join(dir, "other"), Prefix: "/alias/"})},
+		{URI: "/fc/", Kind: App, Handler: says("app")},
+		{URI: "/cgi/", Kind: CGI, Handler: says("cgi"), Root: root(docroot.Options{Dir: filepath.Join(dir, "cgi"), Prefix: "/cgi/"})},
+		{URI: "/closed/", Kind: Proxy, Handler: says("leak"), Closed: "realm"},
+		{URI: "/closed/inner/", Kind: Proxy, Handler: says("leak")},
+		{URI: "/nobrowse/", NoBrowse: true},
+		{URI: "/ws/guarded", Kind: Static, Closed: "realm"},
+		{URI: "/deny/", Kind: Proxy, Handler: says("proxy"), Access: list("ALL", "10.0.0.0/8")},
+		{URI: "/noscript/", NoScript: true, Root: root(docroot.Options{Dir: dir, Prefix: "/noscript/"})},
+	})
+	hosts := &Hosts{}
+	hosts.Add("v.test", v)
+	hosts.Add("gone.test", &VHost{Name: "gone", Closed: "its file did not load"})
+	hosts.Add("off.test", &VHost{Name: "off", Suspended: true})
+	return &site{&Table{Listeners: map[string]*Hosts{"l": hosts}, MaxURL: 64, MaxBody: 100}, v, dir}
+}
+
+// ask returns status and body of a request written as "METHOD target" with field lines.
+func (s *site) ask(t *testing.T, client, request string) (int, string, *exchange.Exchange) {
+	t.Helper()
+	w := &wire{}
+	x := &exchange.Exchange{}
+	x.Reset(w)
+	lines := strings.Split(request, "\n")
+	x.Req.Method, x.Req.Target, _ = strings.Cut(lines[0], " ")
+	x.Req.Host, x.Req.Listener, x.Req.Scheme = "v.test", "l", "http"
+	x.Req.Remote = netip.MustParseAddrPort(client + ":1")
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			x.Req.Host = value
+			continue
+		}
+		x.Req.Fields.Add(name, value)
+	}
+	err := exchange.Run(x, s.Table)
+	if err != nil && !x.Started() {
+		t.Fatal(err)
+	}
+	return x.Resp.Status, w.body.String(), x
+}
+
+// The dispatch order, row by row, with the client at 192.0.2.1.
+func TestDispatch(t *testing.T) {
+	s := newSite(t)
+	f := func(request string, status int, body string) {
+		t.Helper()
+		got, b, _ := s.ask(t, "192.0.2.1", request)
+		if got != status || body != "" && b != body {
+			t.Errorf("%q: %d %q, want %d %q", request, got, b, status, body)
+		}
+		if strings.Contains(b, "secret") || strings.Contains(b, "leak") {
+			t.Errorf("%q leaks %q", request, b)
+		}
+	}
+	f("GET /\nHost: nobody.test", 404, "")
+	f("GET /\nHost: gone.test", 503, "")
+	f("GET /\nHost: off.test", 403, "")
+	f("TRACE /", 405, "")
+	f("CONNECT v.test:443", 405, "")
+	f("OPTIONS *", 200, "")
+	f("GET /"+strings.Repeat("x", 64), 414, "")
+	f("GET /%00", 400, "")
+	f("GET /%zz", 400, "")
+	f("GET http", 400, "")
+	f("GET /", 200, "static /index.html")
+	f("GET /a.txt?q", 200, "static /a.txt")
+	f("GET /missing", 404, "")
+	f("GET /app.php/x/y", 200, "script /app.php/x/y")
+	f("GET /sub/", 200, "script /sub/index.php")
+	f("GET /.htsecret", 403, "")
+	f("GET /.git/config", 403, "")
+	f("GET /app/.git/config", 403, "")
+	f("GET /shut/x.txt", 403, "")
+	f("GET /app/x", 200, "proxy ")
+	f("GET /app", 301, "")
+	f("GET /app/files/x", 404, "")
+	f("GET /lost/x", 404, "") // an unresolved proxy context falls to files
+	f("GET /alias/f.txt", 200, "static /alias/f.txt")
+	f("GET /fc/any/thing", 200, "app ")
+	f("GET /cgi/run.cgi", 200, "cgi /cgi/run.cgi")
+	f("GET /cgi/run.cgi/path/info", 200, "cgi /cgi/run.cgi/path/info")
+	f("GET /cgi/missing", 404, "")
+	f("GET /closed/x", 503, "")
+	f("GET /closed/inner/x", 503, "") // an outer restriction guards what lies inside
+	f("GET /nobrowse/x", 403, "")
+	f("GET /noscript/app.php", 403, "")
+	f("GET /ws\nUpgrade: websocket", 200, "socket ")
+	f("GET /ws/long/x\nUpgrade: websocket", 200, "long ")
+	f("GET /wsx\nUpgrade: websocket", 404, "")
+	f("GET /ws", 404, "")
+	f("GET /ws/guarded\nUpgrade: websocket", 503, "") // restrictions hold for socket maps (D-38)
+}
+
+func TestAccessLists(t *testing.T) {
+	s := newSite(t)
+	f := func(client, request string, status int) {
+		t.Helper()
+		if got, _, _ := s.ask(t, client, request); got != status {
+			t.Errorf("%s %q: %d, want %d", client, request, got, status)
+		}
+	}
+	f("10.1.2.3", "GET /deny/x", 403)
+	f("192.0.2.1", "GET /deny/x", 200)
+	s.v.Access, _ = access.Compile("ALL, 192.0.2.1T", "192.0.2.9")
+	s.Identity = access.Identity{Mode: access.TrustedOnly}
+	f("192.0.2.9", "GET /a.txt", 403)
+	// A trusted proxy names the client; the list is about the client.
+	f("192.0.2.1", "GET /a.txt\nX-Forwarded-For: 192.0.2.9", 403)
+	f("198.51.100.1", "GET /a.txt\nX-Forwarded-For: 192.0.2.9", 200)
+	_, _, x := s.ask(t, "192.0.2.1", "GET /a.txt\nX-Forwarded-For: 198.51.100.7\nX-Forwarded-Proto: https")
+	if x.Req.Client.String() != "198.51.100.7" || x.Req.Scheme != "https" {
+		t.Errorf("client %v, scheme %s", x.Req.Client, x.Req.Scheme)
+	}
+	_, _, x = s.ask(t, "198.51.100.1", "GET /a.txt\nX-Forwarded-Proto: https")
+	if x.Req.Scheme != "http" {
+		t.Error("an untrusted peer chose the scheme")
+	}
+}
+
+func TestSlashRedirectStaysOnOrigin(t *testing.T) {
+	s := newSite(t)
+	s.v.SetContexts([]*Context{{URI: "/evil.test/", Kind: Proxy, Handler: says("proxy")}, {URI: `/\evil.test/`, Kind: Proxy, Handler: says("proxy")}})
+	f := func(target, location string) {
+		t.Helper()
+		status, _, x := s.ask(t, "192.0.2.1", "GET "+target)
+		if got := x.Resp.Fields.Get("Location"); status != 301 || got != location {
+			t.Errorf("%s: %d %q, want %q", target, status, got, location)
+		}
+	}
+	f("//evil.test?a=1", "/evil.test/?a=1")
+	f("///evil.test", "/evil.test/")
+	f(`/\evil.test`, "/%5Cevil.test/")
+}
+
+func TestBodyCaps(t *testing.T) {
+	s := newSite(t)
+	s.v.SetContexts([]*Context{{URI: "/app/", Kind: Proxy, Handler: says("proxy"), MaxBody: 10}, {URI: "/big/", Kind: Proxy, Handler: says("proxy"), MaxBody: 1000}})
+	f := func(path string, length int64, want int) {
+		t.Helper()
+		w := &wire{}
+		x := &exchange.Exchange{}
+		x.Reset(w)
+		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Listener, x.Req.Length = "POST", path, "v.test", "l", length
+		x.Req.Remote = netip.MustParseAddrPort("192.0.2.1:1")
+		exchange.Run(x, s.Table)
+		if x.Resp.Status != want {
+			t.Errorf("%s %d: %d, want %d", path, length, x.Resp.Status, want)
+		}
+	}
+	f("/app/", 10, 200)
+	f("/app/", 11, 413)
+	f("/big/", 100, 200)
+	f("/big/", 101, 413) // a context cannot exceed the server's cap (R-CTX-9)
+}

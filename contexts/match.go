@@ -1,0 +1,111 @@
+package contexts
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"httpjet/access"
+	"httpjet/docroot"
+	"httpjet/exchange"
+	"httpjet/rewrite"
+)
+
+// Kind is what a context does with a path that it wins.
+type Kind uint8
+
+const (
+	Static   Kind = iota // files, and scripts among them
+	Proxy                // Handler answers; nil falls through to files (R-CTX-11)
+	App                  // fcgi, lsapi: Handler answers for every path below, no file needed
+	CGI                  // every regular file below Root goes to Handler (R-CGI-1)
+	Redirect             // Handler answers
+)
+
+// Context is one <context>, resolved.
+type Context struct {
+	URI     string         // as configured; the label of logs and metrics
+	Regexp  *regexp.Regexp // for exp: contexts; else URI is a prefix
+	Kind    Kind
+	Handler exchange.Handler
+	Serves  exchange.Kind    // of Handler
+	Root    *docroot.Root    // files of a Static context with its own location, or of CGI
+	Files   exchange.Handler // serves them; nil: the virtual host's Static
+	Dirs    *rewrite.Dirs    // .htaccess files below Root; nil: not read
+
+	Access   *access.List // nil: no restriction
+	NoBrowse bool         // allowBrowse 0: 403
+	NoScript bool         // enableScript 0: 403 for scripts
+	Closed   string       // why the context answers 503 (R-SAFE-1); "" if it does not
+	MaxBody  int64        // bytes, 0: the server's
+
+	Scope, Group string // of the upstream, for logs
+}
+
+// covers reports whether path lies in c: by whole segments for a prefix, by
+// pattern for a regular expression.
+func (c *Context) covers(path string) bool {
+	if c.Regexp != nil {
+		return c.Regexp.MatchString(path)
+	}
+	return underPrefix(c.URI, path)
+}
+
+// underPrefix is the prefix match at a segment boundary (R-CTX-2): "/api"
+// covers "/api" and "/api/x", "/api/" only what is below it, "/" everything.
+func underPrefix(uri, path string) bool {
+	if !strings.HasPrefix(path, uri) {
+		return false
+	}
+	return len(path) == len(uri) || uri[len(uri)-1] == '/' || path[len(uri)] == '/'
+}
+
+// search holds the contexts of a virtual host in the order of their search.
+type search struct {
+	patterns []*Context // exp: contexts in document order
+	prefixes []*Context // longest uri first, equal ones in document order
+	guards   []*Context // those that restrict, in any order
+}
+
+func newSearch(list []*Context) search {
+	var s search
+	for _, c := range list {
+		if c.Regexp != nil {
+			s.patterns = append(s.patterns, c)
+		} else {
+			s.prefixes = append(s.prefixes, c)
+		}
+		if c.Closed != "" || c.NoBrowse || c.Access != nil {
+			s.guards = append(s.guards, c)
+		}
+	}
+	slices.SortStableFunc(s.prefixes, func(a, b *Context) int { return len(b.URI) - len(a.URI) })
+	return s
+}
+
+// find returns the context that wins path, nil if none does. addSlash is true
+// if path plus a slash is the uri of a context that would win (R-CTX-2).
+func (s *search) find(path string) (c *Context, addSlash bool) {
+	for _, c := range s.patterns {
+		if c.Regexp.MatchString(path) {
+			return c, false
+		}
+	}
+	for _, c := range s.prefixes {
+		if underPrefix(c.URI, path) {
+			return c, false
+		}
+		if len(c.URI) == len(path)+1 && c.URI[len(path)] == '/' && c.URI[:len(path)] == path {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+// SocketMap is one <websocket>: upgrade requests at or below URI go to Handler.
+type SocketMap struct {
+	URI     string
+	Handler exchange.Handler
+	Serves  exchange.Kind // of Handler
+	Scope   string
+}

@@ -1,0 +1,90 @@
+package contexts
+
+import (
+	"net/netip"
+	"strings"
+
+	"httpjet/access"
+	"httpjet/docroot"
+	"httpjet/exchange"
+)
+
+// Table leads an exchange from its listener to a handler.
+type Table struct {
+	Listeners map[string]*Hosts // by what the front end calls the listener
+	Access    *access.List      // the server's list; nil: no restriction
+	Identity  access.Identity   // how the client is found behind trusted proxies
+	MaxURL    int               // bytes of the target (R-PIPE-4)
+	MaxBody   int64             // bytes of a request body (R-PIPE-4)
+}
+
+// Serve answers x. Its steps stand in the order of docs/tour.md.
+func (t *Table) Serve(x *exchange.Exchange) error {
+	v := t.findVHost(x)
+	if err := t.identify(x, v); err != nil {
+		return err
+	}
+	if v == nil {
+		return exchange.Fail(404, "no_vhost", "no virtual host for %q on listener %q", x.Req.Host, x.Req.Listener)
+	}
+	x.Route.VHost = v.Name
+	if err := v.open(); err != nil {
+		return err
+	}
+	if err := t.cleanPath(x); err != nil {
+		return err
+	}
+	return v.serve(x, t)
+}
+
+// findVHost routes by Host, else by the name of the TLS handshake (R-LSN-2).
+func (t *Table) findVHost(x *exchange.Exchange) *VHost {
+	host := x.Req.Host
+	if host == "" && x.Req.TLS != nil {
+		host = x.Req.TLS.ServerName
+	}
+	return t.Listeners[x.Req.Listener].Find(host)
+}
+
+// identify finds the client behind trusted proxies and applies the access lists
+// of server and virtual host to it (R-ACL-1 to 5). A refusal by the server's
+// list comes before a 404 for the host.
+func (t *Table) identify(x *exchange.Exchange, v *VHost) error {
+	peer := x.Req.Remote.Addr().Unmap()
+	trusted := t.trusts(peer, v)
+	x.Req.Client = t.Identity.Client(peer, &x.Req.Fields, trusted, func(a netip.Addr) bool { return t.trusts(a, v) })
+	if trusted {
+		x.Req.Scheme = access.Scheme(x.Req.Scheme, &x.Req.Fields)
+	}
+	if t.Access != nil && !t.Access.Allowed(x.Req.Client) {
+		return exchange.Fail(403, "access_denied", "client refused by the server's accessControl")
+	}
+	if v != nil && v.Access != nil && !v.Access.Allowed(x.Req.Client) {
+		return exchange.Fail(403, "access_denied", "client refused by accessControl of virtual host %q", v.Name)
+	}
+	return nil
+}
+
+func (t *Table) trusts(a netip.Addr, v *VHost) bool {
+	return t.Access != nil && t.Access.Trusted(a) || v != nil && v.Access != nil && v.Access.Trusted(a)
+}
+
+// cleanPath refuses methods that no handler serves and decodes the target, once
+// (R-PIPE-2, 4, 7).
+func (t *Table) cleanPath(x *exchange.Exchange) error {
+	switch m := x.Req.Method; {
+	case m == "CONNECT" || m == "TRACE":
+		return &exchange.Error{Status: 405, Reason: "method_not_allowed",
+			Fields: []exchange.Field{{Name: "Allow", Value: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}}}
+	case x.Req.Target == "*" && m == "OPTIONS":
+		x.Req.Path = "*"
+		return nil
+	case t.MaxURL > 0 && len(x.Req.Target) > t.MaxURL:
+		return exchange.Fail(414, "uri_too_long", "request target over %d bytes", t.MaxURL)
+	case !strings.HasPrefix(x.Req.Target, "/"):
+		return exchange.Fail(400, "bad_request", "request target does not start with a slash")
+	}
+	var err error
+	x.Req.Path, x.Req.Query, err = docroot.CleanPath(x.Req.Target)
+	return err
+}

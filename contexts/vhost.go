@@ -1,0 +1,242 @@
+package contexts
+
+import (
+	"strings"
+
+	"httpjet/access"
+	"httpjet/docroot"
+	"httpjet/exchange"
+	"httpjet/rewrite"
+)
+
+// VHost is one virtual host, resolved.
+type VHost struct {
+	Name      string
+	Suspended bool         // enabled 0 or in suspendedVhosts: 403 for everything
+	Closed    string       // why it answers 503: its file did not load, or R-SAFE-1; "" if it does not
+	Access    *access.List // nil: no restriction
+
+	Root     *docroot.Root
+	Htaccess *rewrite.Dirs // nil: .htaccess files are not read
+	Static   exchange.Handler
+	Scripts  map[string]*Script // by suffix in lower case; an unusable one answers 503
+	Maps     []SocketMap
+
+	contexts search
+
+	// IsUpgrade reports whether a request asks for a WebSocket.
+	IsUpgrade func(x *exchange.Exchange) bool
+}
+
+// Script is what answers for files with a suffix.
+type Script struct {
+	Handler      exchange.Handler // never nil
+	Serves       exchange.Kind
+	Scope, Group string // of the application, for logs
+}
+
+// SetContexts fixes the contexts of v. The builder calls it once.
+func (v *VHost) SetContexts(list []*Context) { v.contexts = newSearch(list) }
+
+// IsScript reports whether files with suffix (lower case, no dot) are scripts.
+func (v *VHost) IsScript(suffix string) bool { return v.Scripts[suffix] != nil }
+
+// route is where an exchange goes: chosen by choose, run by serve.
+type route struct {
+	kind    exchange.Kind
+	handler exchange.Handler
+	context *Context // the winning context; nil for none
+	label   string
+	files   *docroot.Root // where the path names a file; nil if the route needs none
+}
+
+// open answers for a virtual host that is suspended or closed (R-LSN-6, R-SAFE-1).
+func (v *VHost) open() error {
+	switch {
+	case v.Suspended:
+		return exchange.Fail(403, "vhost_suspended", "virtual host %q is suspended", v.Name)
+	case v.Closed != "":
+		return exchange.Fail(503, "closed", "virtual host %q: %s", v.Name, v.Closed)
+	}
+	return nil
+}
+
+// serve takes x from its clean path to a handler.
+func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
+	if x.Req.Path == "*" {
+		x.Resp.Fields.Add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		x.Resp.Length = 0
+		return x.Start(200)
+	}
+	socket := v.socketMap(x)
+	if err := v.hidden(x); err != nil {
+		return err
+	}
+	r, err := v.choose(x, socket)
+	if err != nil {
+		return err
+	}
+	if err := v.guard(x); err != nil {
+		return err
+	}
+	if err := limitBody(x, r.context, t.MaxBody); err != nil {
+		return err
+	}
+	if r.files != nil {
+		if err := v.openFile(x, &r); err != nil {
+			return err
+		}
+	}
+	x.Route.Label, x.Route.Kind = r.label, r.kind
+	return r.handler.Serve(x)
+}
+
+// socketMap remembers the WebSocket map of an upgrade request: the longest uri
+// that covers the path (R-WS-1).
+func (v *VHost) socketMap(x *exchange.Exchange) *SocketMap {
+	if len(v.Maps) == 0 || !v.IsUpgrade(x) {
+		return nil
+	}
+	var best *SocketMap
+	for i := range v.Maps {
+		m := &v.Maps[i]
+		if underPrefix(m.URI, x.Req.Path) && (best == nil || len(m.URI) > len(best.URI)) {
+			best = m
+		}
+	}
+	return best
+}
+
+// hidden refuses paths through hidden names and what .htaccess files deny, for
+// every kind of route (R-STATIC-9, R-RW-1).
+func (v *VHost) hidden(x *exchange.Exchange) error {
+	if docroot.Hidden(x.Req.Path) {
+		return exchange.Fail(403, "access_denied", "hidden name in the path")
+	}
+	if v.Htaccess == nil {
+		return nil
+	}
+	return v.Htaccess.Check(x.Req.Path, x.Req.Client, x.Req.Method)
+}
+
+// choose picks the route without side effects (dispatch rows 13, 16 to 20).
+func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap) (route, error) {
+	if socket != nil {
+		x.Route.Scope, x.Route.Group = socket.Scope, "websocket:"+socket.URI
+		return route{kind: exchange.WebSocket, handler: socket.Handler, label: socket.URI}, nil
+	}
+	c, addSlash := v.contexts.find(x.Req.Path)
+	if addSlash {
+		return route{}, slashRedirect(x)
+	}
+	if c == nil {
+		return route{kind: exchange.Files, handler: v.Static, label: "static", files: v.Root}, nil
+	}
+	switch {
+	case c.Kind == CGI:
+		return route{kind: exchange.FastCGI, handler: c.Handler, context: c, label: c.URI, files: c.Root}, nil
+	case c.Kind != Static && c.Handler != nil:
+		x.Route.Scope, x.Route.Group = c.Scope, c.Group
+		return route{kind: c.Serves, handler: c.Handler, context: c, label: c.URI}, nil
+	}
+	r := route{kind: exchange.Files, handler: v.Static, context: c, label: "static", files: v.Root}
+	if c.Kind == Static {
+		r.label = c.URI
+	}
+	if c.Root != nil {
+		r.files = c.Root
+	}
+	if c.Files != nil {
+		r.handler = c.Files
+	}
+	return r, nil
+}
+
+// slashRedirect sends "/px" to "/px/" as LiteSpeed does, keeping the query. The
+// location is the raw path, so that it stays on this origin: leading slashes
+// are folded, a backslash is encoded.
+func slashRedirect(x *exchange.Exchange) error {
+	path, query, found := strings.Cut(x.Req.Target, "?")
+	path = "/" + strings.TrimLeft(path, "/")
+	location := strings.ReplaceAll(path, `\`, "%5C") + "/"
+	if found {
+		location += "?" + query
+	}
+	return exchange.Redirect(301, location)
+}
+
+// guard applies every context that covers the path, whichever of them won
+// (dispatch row 13b): before body, cache and every kind of route.
+func (v *VHost) guard(x *exchange.Exchange) error {
+	for _, c := range v.contexts.guards {
+		if !c.covers(x.Req.Path) {
+			continue
+		}
+		switch {
+		case c.Access != nil && !c.Access.Allowed(x.Req.Client):
+			return exchange.Fail(403, "access_denied", "client refused by accessControl of context %q", c.URI)
+		case c.NoBrowse:
+			return exchange.Fail(403, "access_denied", "context %q has allowBrowse 0", c.URI)
+		case c.Closed != "":
+			return exchange.Fail(503, "closed", "context %q: %s", c.URI, c.Closed)
+		}
+	}
+	return nil
+}
+
+func limitBody(x *exchange.Exchange, c *Context, max int64) error {
+	if c != nil && c.MaxBody > 0 && (max <= 0 || c.MaxBody < max) {
+		max = c.MaxBody
+	}
+	if max <= 0 {
+		return nil
+	}
+	return x.LimitBody(max)
+}
+
+// openFile finds the file that the path names and lets its suffix decide
+// between script and static: a script's source never reaches static
+// (dispatch rows 12, 19, 20; R-STATIC-10).
+func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
+	isScript, cgi := v.IsScript, r.context != nil && r.context.Kind == CGI
+	if cgi {
+		isScript = func(string) bool { return true }
+	}
+	res, verdict, err := r.files.Resolve(x.Req.Path, x.Req.Query, isScript)
+	if err != nil {
+		return err
+	}
+	x.Resource = res // Run closes the file, whatever happens from here on
+	if err := v.checkFile(x, r.context); err != nil {
+		return err
+	}
+	if verdict != docroot.Script || cgi {
+		return nil
+	}
+	if r.context != nil && r.context.NoScript {
+		return exchange.Fail(403, "access_denied", "context %q has enableScript 0", r.context.URI)
+	}
+	s := v.Scripts[docroot.Suffix(res.Name)]
+	r.handler, r.kind = s.Handler, s.Serves
+	x.Route.Scope, x.Route.Group = s.Scope, s.Group
+	if r.label == "static" {
+		r.label = "script"
+	}
+	return nil
+}
+
+// checkFile asks the .htaccess files about the file that was opened, where it is
+// not the one that the path names by its end: an index file, a script before
+// its path info, or a file of a context with its own location.
+func (v *VHost) checkFile(x *exchange.Exchange, c *Context) error {
+	if c != nil && c.Root != nil {
+		if c.Dirs == nil {
+			return nil
+		}
+		return c.Dirs.Check("/"+strings.TrimPrefix(x.Resource.Name, c.URI), x.Req.Client, x.Req.Method)
+	}
+	if v.Htaccess == nil || x.Resource.Name == x.Req.Path {
+		return nil
+	}
+	return v.Htaccess.Check(x.Resource.Name, x.Req.Client, x.Req.Method)
+}

@@ -1,0 +1,153 @@
+// Package exchangetest runs tests of handlers on every front end: the own HTTP/1
+// loop, net/http's HTTP/1 through the bridge, and HTTP/2 over TLS. It is not a
+// site: there is no table, only the one handler.
+package exchangetest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/front"
+)
+
+// Server is a front end that serves one handler.
+type Server struct {
+	URL    string // "http://127.0.0.1:1234" or https
+	Addr   string // "127.0.0.1:1234"
+	Proto  string // what the handler sees: "HTTP/1.1" or "HTTP/2.0"
+	Own    bool   // the own HTTP/1 loop: can upgrade and send files
+	Client *http.Client
+	Front  *front.Server
+	Site   *Site
+}
+
+// Run runs test once for each front end. start serves a handler until the test
+// ends; the path of a request is its target's, undecoded.
+func Run(t *testing.T, test func(t *testing.T, start func(exchange.Handler) *Server)) {
+	t.Run("h1", func(t *testing.T) {
+		test(t, func(h exchange.Handler) *Server { return Start(t, &Site{Handler: h}, false) })
+	})
+	t.Run("bridge", func(t *testing.T) {
+		test(t, func(h exchange.Handler) *Server { return startBridge(t, &Site{Handler: h}) })
+	})
+	t.Run("h2", func(t *testing.T) {
+		test(t, func(h exchange.Handler) *Server { return Start(t, &Site{Handler: h}, true) })
+	})
+}
+
+// Site is a front.Site of one handler.
+type Site struct {
+	Handler exchange.Handler
+	Lim     front.Limits
+	Conf    *tls.Config // for secure listeners
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// Serve sets the path as a table would and calls the handler.
+func (s *Site) Serve(x *exchange.Exchange) error {
+	x.Req.Path, x.Req.Query, _ = strings.Cut(x.Req.Target, "?")
+	return s.Handler.Serve(x)
+}
+
+// Finished keeps the error of the exchange.
+func (s *Site) Finished(_ *exchange.Exchange, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, err)
+}
+
+// Errs returns the errors of the exchanges that have finished, nil ones too.
+func (s *Site) Errs() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]error(nil), s.errs...)
+}
+
+// Limits returns Lim.
+func (s *Site) Limits() *front.Limits { return &s.Lim }
+
+// TLS returns Conf.
+func (s *Site) TLS(string, *tls.ClientHelloInfo) (*tls.Config, error) { return s.Conf, nil }
+
+// Start serves a site on an own listener, with HTTP/2 if it is secure.
+func Start(t testing.TB, site *Site, secure bool) *Server {
+	t.Helper()
+	if site.Lim.KeepAliveTimeout == 0 {
+		site.Lim.KeepAliveTimeout = 5 * time.Second
+	}
+	if secure && site.Conf == nil {
+		site.Conf = &tls.Config{Certificates: []tls.Certificate{Certificate(t)}, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	fs := &front.Server{Current: func() front.Site { return site }, Log: slog.New(slog.DiscardHandler)}
+	fs.SetLimits(&site.Lim)
+	l, err := fs.Listen("test", front.Key{Network: "tcp4", Address: "127.0.0.1:0", Secure: secure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.Serve(l)
+	s := &Server{URL: "http://" + l.Addr().String(), Addr: l.Addr().String(), Proto: "HTTP/1.1", Own: true,
+		Front: fs, Site: site}
+	tr := &http.Transport{DisableCompression: true}
+	if secure {
+		s.URL, s.Proto, s.Own = "https://"+s.Addr, "HTTP/2.0", false
+		tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		tr.ForceAttemptHTTP2 = true
+	}
+	s.Client = client(tr)
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		fs.Drain(ctx)
+	})
+	return s
+}
+
+func startBridge(t *testing.T, site *Site) *Server {
+	fs := &front.Server{Current: func() front.Site { return site }, Log: slog.New(slog.DiscardHandler)}
+	hs := httptest.NewServer(fs.Bridge("test"))
+	tr := &http.Transport{DisableCompression: true}
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		hs.CloseClientConnections()
+		hs.Close()
+	})
+	return &Server{URL: hs.URL, Addr: hs.Listener.Addr().String(), Proto: "HTTP/1.1", Client: client(tr), Front: fs, Site: site}
+}
+
+func client(tr *http.Transport) *http.Client {
+	return &http.Client{Transport: tr, Timeout: 30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// Certificate returns a self-signed certificate for 127.0.0.1 and localhost.
+func Certificate(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
