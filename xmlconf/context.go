@@ -51,6 +51,7 @@ type Context struct {
 
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
 	_ struct{} `conf:"order" as:"obsolete" doc:"position in WebAdmin"`
+	_ struct{} `conf:"defaultCharsetCustomized" as:"later" doc:"older name of addDefaultCharsetCustomized"`
 	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect" doc:"identity of CGI programs"`
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
 	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect" doc:"compression"`

@@ -316,10 +316,13 @@ func (d *decoder) treat(c *Node, e *element, isDefault bool, sc scope) {
 	default:
 		return
 	}
+	at := sc.place(c, e.name)
 	if e.code != "" {
 		code = e.code
+	} else if e.as == noEffect && !d.once("treat", at) {
+		return // the thirteenth priority says nothing new
 	}
-	d.fs.Warn(code, sc.place(c, e.name), hint, "%s", sc.say(e.name+msg))
+	d.fs.Warn(code, at, hint, "%s", sc.say(e.name+msg))
 }
 
 // open reports whether the text of a gate means anything but off.

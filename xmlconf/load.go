@@ -167,9 +167,9 @@ func (l *loader) server(n *Node) *Server {
 		s.ServerName = hostname()
 	}
 	s.ExtProcessors = l.processors(s.ExtProcessors)
-	s.VirtualHosts = distinct(s.VirtualHosts, func(v *VHostDecl) (string, Place) { return v.Name, v.At("name") }, "virtualHost", l.fs)
-	s.Templates = distinct(s.Templates, func(t *TemplateDecl) (string, Place) { return t.Name, t.At("name") }, "vhTemplate", l.fs)
-	s.Listeners = distinct(s.Listeners, func(t *Listener) (string, Place) { return t.Name, t.At("name") }, "listener", l.fs)
+	s.VirtualHosts = distinct(s.VirtualHosts, "virtualHost", l.fs, func(v *VHostDecl) (string, string, Place) { return v.Name, v.Name, v.At("name") })
+	s.Templates = distinct(s.Templates, "vhTemplate", l.fs, func(t *TemplateDecl) (string, string, Place) { return t.Name, t.Name, t.At("name") })
+	s.Listeners = distinct(s.Listeners, "listener", l.fs, func(t *Listener) (string, string, Place) { return t.Name, t.Name, t.At("name") })
 	s.Listeners = l.listeners(s.Listeners)
 	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
 		l.fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
@@ -177,17 +177,18 @@ func (l *loader) server(n *Node) *Server {
 	return s
 }
 
-// distinct drops items whose name stands before (LSX: the first stays).
-func distinct[T any](items []T, key func(T) (string, Place), what string, fs *Findings) []T {
+// distinct drops items whose key stands before (LSX: the first stays). identify
+// returns key, name and place of an item.
+func distinct[T any](items []T, what string, fs *Findings, identify func(T) (string, string, Place)) []T {
 	seen := map[string]bool{}
 	var out []T
 	for _, it := range items {
-		name, at := key(it)
-		if seen[name] {
+		key, name, at := identify(it)
+		if seen[key] {
 			fs.Error("E-DUPNAME", at, "rename one", "%s %q is declared twice: the first one is used", what, cut(name))
 			continue
 		}
-		seen[name] = true
+		seen[key] = true
 		out = append(out, it)
 	}
 	return out
@@ -210,9 +211,13 @@ func (l *loader) listeners(all []*Listener) []*Listener {
 
 // processors settles each and drops duplicates of one scope and type (R-CFG-10).
 func (l *loader) processors(all []*ExtProcessor) []*ExtProcessor {
-	all = distinct(all, func(p *ExtProcessor) (string, Place) {
-		return strings.ToLower(p.Type) + "::" + p.Name, p.At("name")
-	}, "extProcessor", l.fs)
+	all = distinct(all, "extProcessor", l.fs, func(p *ExtProcessor) (string, string, Place) {
+		kind := fmt.Sprint(p.Kind())
+		if p.Kind() == KindUnsupported {
+			kind = strings.ToLower(p.Type)
+		}
+		return kind + "::" + p.Name, p.Name, p.At("name")
+	})
 	for _, p := range all {
 		p.settle(l.fs)
 	}
@@ -239,6 +244,9 @@ func (l *loader) document(n *Node) any {
 	case "virtualhostconfig":
 		v := &VHost{}
 		l.vhost(n, v, n.Name, l.dec.vars)
+		if v.DocRoot == "" {
+			l.fs.Error("E-UNLOADED", v.Where, "write docRoot", "docRoot is missing: the host would not be loaded")
+		}
 		return v
 	case "virtualhosttemplate":
 		t := &Template{}

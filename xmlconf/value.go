@@ -237,7 +237,8 @@ func parseInts(e *element, text string) ([]int, *valueError) {
 }
 
 // suggest returns the word that was probably meant: the one with these initials
-// (wrr), a different case, or up to two slips; "" if there is none or two.
+// (wrr), its start (WARNING for WARN), or up to two slips; "" if there is none,
+// or two as good.
 func suggest(got string, words []string) string {
 	if len(got) > 64 {
 		return ""
@@ -252,6 +253,8 @@ func suggest(got string, words []string) string {
 		d := distance(low, strings.ToLower(w))
 		if len(initials) > 1 && low == initials {
 			d = 0
+		} else if len(w) > 2 && strings.HasPrefix(low, strings.ToLower(w)) {
+			d = min(d, 1)
 		}
 		if len(got) < 4 && d > 1 {
 			continue

@@ -1,0 +1,144 @@
+package xmlconf
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+const docsHead = `# Configuration elements
+
+Generated from the declarations in package xmlconf; do not edit. Each table is
+one kind of block, with the places where it may stand. Names are matched in any
+case, list wrappers may be left out, and an empty element means "not set".
+
+| treatment | means |
+|---|---|
+| honoured | acts as described |
+| later | known, not honoured by this version: finding W-NOT-YET when it is set to something |
+| closes | restricts, not honoured by this version: what it stands in answers 503, finding E-CLOSED |
+| noeffect | accepted, never has an effect: finding W-NO-EFFECT or the one named |
+| obsolete | leftover of old versions, silent |
+
+A *strict* element makes loading fail when its value is wrong, when it is written
+twice, or when it holds something unknown. Everywhere else a value out of range is
+replaced by the default, with finding W-RANGE; it is never clamped.
+`
+
+// Docs renders docs/config.md from the declarations.
+func Docs() string {
+	w := &docsWriter{schemas: schemas{}, places: map[reflect.Type][]string{}}
+	w.visit(reflect.TypeFor[Server](), "httpServerConfig")
+	w.visit(reflect.TypeFor[VHost](), "virtualHostConfig")
+	w.visit(reflect.TypeFor[Template](), "virtualHostTemplate")
+	w.out.WriteString(docsHead)
+	for _, t := range w.order {
+		w.section(t)
+	}
+	return w.out.String()
+}
+
+type docsWriter struct {
+	schemas schemas
+	order   []reflect.Type
+	places  map[reflect.Type][]string
+	out     strings.Builder
+}
+
+// visit notes where a block may stand and goes into the blocks it holds, once.
+func (w *docsWriter) visit(t reflect.Type, place string) {
+	known := len(w.places[t]) > 0
+	w.places[t] = append(w.places[t], place)
+	if known {
+		return
+	}
+	w.order = append(w.order, t)
+	path, _, _ := strings.Cut(place, " ")
+	for _, e := range w.schemas.of(t).elements {
+		if inner := e.block(); inner != nil {
+			at := path + "/" + e.path()
+			if note := e.note(); note != "honoured" {
+				at += " (" + note + ")"
+			}
+			w.visit(inner, at)
+		}
+	}
+}
+
+func (w *docsWriter) section(t reflect.Type) {
+	fmt.Fprintf(&w.out, "\n## %s\n\n", t.Name())
+	for _, p := range w.places[t] {
+		path, note, _ := strings.Cut(p, " ")
+		fmt.Fprintf(&w.out, "- %s\n", strings.TrimSpace("`"+path+"` "+note))
+	}
+	w.out.WriteString("\n| element | type | range | default | treatment | meaning |\n|---|---|---|---|---|---|\n")
+	for _, e := range w.schemas.of(t).elements {
+		fmt.Fprintf(&w.out, "| `%s` | %s | %s | %s | %s | %s |\n", e.path(), e.kind(), cell(e.limits), cell(e.shownDefault()), e.note(), cell(e.doc))
+	}
+}
+
+func (e *element) path() string {
+	if e.list == "" {
+		return e.name
+	}
+	return e.list + "/" + e.name
+}
+
+// note is the treatment with strictness and the code of its finding.
+func (e *element) note() string {
+	words := []string{e.as.String()}
+	if e.strict {
+		words = append(words, "strict")
+	}
+	if e.code != "" {
+		words = append(words, e.code)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (e *element) shownDefault() string {
+	if e.def == "-1" && strings.Contains(e.doc, "absent:") {
+		return ""
+	}
+	if e.hasDef && e.unit == "path" {
+		return "$SERVER_ROOT/" + e.def
+	}
+	return e.def
+}
+
+// kind is the type of a value for people.
+func (e *element) kind() string {
+	if t := e.block(); t != nil {
+		if e.repeated() {
+			return "[" + t.Name() + "](#" + strings.ToLower(t.Name()) + "), repeated"
+		}
+		return "[" + t.Name() + "](#" + strings.ToLower(t.Name()) + ")"
+	}
+	if e.index == nil {
+		return e.unit
+	}
+	var kind string
+	switch e.typ {
+	case reflect.TypeFor[bool]():
+		kind = "0, 1"
+	case reflect.TypeFor[[]string](), reflect.TypeFor[[]int]():
+		kind = "list"
+	case textsType:
+		kind = "text, repeated"
+	case reflect.TypeFor[time.Duration]():
+		kind = "duration"
+	case reflect.TypeFor[string]():
+		kind = "text"
+	default:
+		kind = "number"
+	}
+	if slices.Contains([]string{"s", "size", "octal", "path"}, e.unit) {
+		kind += ", " + e.unit
+	}
+	return kind
+}
+
+// cell keeps a text inside its cell.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
