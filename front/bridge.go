@@ -1,0 +1,300 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/h1"
+)
+
+// bridge turns requests of net/http servers into exchanges.
+type bridge struct {
+	srv     *Server
+	c       *conn  // nil if net/http owns the connection
+	name    string // of the listener, then
+	running sync.WaitGroup
+}
+
+// Bridge returns a handler that serves the current site from any net/http
+// server, as requests to the listener of that name.
+func (s *Server) Bridge(listener string) http.Handler { return &bridge{srv: s, name: listener} }
+
+// ServeHTTP serves one exchange.
+func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.running.Add(1)
+	defer b.running.Done()
+	site := b.srv.Current()
+	bw := &bridgeWire{b: b, w: w, r: r, rc: http.NewResponseController(w), lim: site.Limits(), now: time.Now()}
+	bw.x.Reset(bw)
+	bw.fill()
+	if r.ProtoMajor == 2 {
+		b.srv.http2.Add(1)
+	} else {
+		b.srv.http11.Add(1)
+	}
+	var handler exchange.Handler = site
+	err := bw.check()
+	if err != nil {
+		b.srv.refused.Add(1)
+	} else if err = b.srv.admit(r.Context().Done(), bw.lim.connTimeout()); err == nil {
+		defer b.srv.inFlight.release()
+	}
+	if err != nil {
+		handler = answerWith(err)
+	}
+	err = b.srv.run(&bw.x, handler, bw)
+	b.srv.finished(site, &bw.x, err)
+	if bw.aborted {
+		panic(http.ErrAbortHandler) // RST_STREAM, or the connection closed
+	}
+}
+
+// bridgeWire is a Wire over a ResponseWriter. It cannot upgrade.
+type bridgeWire struct {
+	b   *bridge
+	w   http.ResponseWriter
+	r   *http.Request
+	rc  *http.ResponseController
+	x   exchange.Exchange
+	lim *Limits
+	now time.Time
+
+	bodyRead        bool
+	stopped         atomic.Bool
+	readBy, writeBy time.Time
+	trailers        exchange.Fields
+
+	started bool
+	bounded bool
+	left    int64 // bytes of the announced length not yet written
+	aborted bool
+}
+
+// fill sets x.Req from the request. The order of fields is lost on the way
+// through net/http; they are sorted, so that it is at least always the same.
+func (w *bridgeWire) fill() {
+	r, q := w.r, &w.x.Req
+	q.ID, q.Method, q.Host, q.Length = newID(), r.Method, r.Host, r.ContentLength
+	q.Proto, q.Scheme, q.TLS = r.Proto, "http", r.TLS
+	if r.ProtoMajor == 2 {
+		q.Proto = "HTTP/2.0"
+	}
+	if r.TLS != nil {
+		q.Scheme = "https"
+	}
+	q.Target = r.RequestURI
+	if r.Method != "CONNECT" && q.Target != "*" && !strings.HasPrefix(q.Target, "/") {
+		q.Target = r.URL.RequestURI()
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		if name == "Content-Length" || name == "Host" || name == "Transfer-Encoding" {
+			continue
+		}
+		for _, value := range r.Header[name] {
+			q.Fields.Add(name, value)
+		}
+	}
+	if len(r.Trailer) > 0 {
+		q.Fields.Add("Trailer", strings.Join(slices.Sorted(maps.Keys(r.Trailer)), ", "))
+	}
+	q.Listener = w.b.name
+	if c := w.b.c; c != nil {
+		q.Listener, q.Remote, q.Local = c.lis.Name(), c.remote, c.local
+	} else {
+		q.Remote, _ = netip.ParseAddrPort(r.RemoteAddr)
+		if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+			q.Local = addrPort(a)
+		}
+	}
+	q.Client = q.Remote.Addr()
+	w.x.Began = w.now
+}
+
+// check applies what the HTTP/1 parser checks too, and net/http does not.
+func (w *bridgeWire) check() error {
+	q := &w.x.Req
+	switch {
+	case len(q.Target) > w.lim.maxTarget():
+		return refusal(&h1.SyntaxError{Status: 414, Msg: "target too long"})
+	case q.Fields.Len() > w.lim.maxFields():
+		return refusal(&h1.SyntaxError{Status: 431, Msg: "too many fields"})
+	case !h1.ValidHost(q.Host):
+		return refusal(&h1.SyntaxError{Status: 400, Msg: "malformed host"})
+	case q.Method == "CONNECT" || q.Target == "*" && q.Method == "OPTIONS":
+		return nil
+	case !h1.ValidTarget(q.Target):
+		return refusal(&h1.SyntaxError{Status: 400, Msg: "malformed target"})
+	}
+	return nil
+}
+
+// Read reads the request body; net/http sends the 100 with the first call.
+func (w *bridgeWire) Read(p []byte) (int, error) {
+	if by := time.Now().Add(w.lim.connTimeout()); w.readBy.Before(by) {
+		w.readBy = by.Add(slack)
+		w.rc.SetReadDeadline(w.readBy)
+	}
+	if w.stopped.Load() {
+		w.rc.SetReadDeadline(time.Unix(1, 0))
+		return 0, errStopped
+	}
+	n, err := w.r.Body.Read(p)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		w.bodyRead = true
+	case w.stopped.Load():
+		err = errStopped
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = &exchange.Error{Status: 408, Reason: "request_stalled", Err: err, Close: true}
+	default:
+		err = clientFailed(err)
+	}
+	return n, err
+}
+
+// Trailers returns the trailers of the request.
+func (w *bridgeWire) Trailers() *exchange.Fields {
+	if !w.bodyRead || len(w.r.Trailer) == 0 {
+		return nil
+	}
+	w.trailers.Reset()
+	for _, name := range slices.Sorted(maps.Keys(w.r.Trailer)) {
+		for _, value := range w.r.Trailer[name] {
+			w.trailers.Add(name, value)
+		}
+	}
+	if w.trailers.Len() == 0 {
+		return nil
+	}
+	return &w.trailers
+}
+
+// StopRead makes pending and later reads of the body fail.
+func (w *bridgeWire) StopRead() {
+	w.stopped.Store(true)
+	w.rc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Context ends with the stream.
+func (w *bridgeWire) Context() context.Context { return w.r.Context() }
+
+// Head hands a head to net/http.
+func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
+	h := w.w.Header()
+	w.extendWrite()
+	if !last {
+		w.setFields(h, &r.Fields)
+		w.w.WriteHeader(r.Status)
+		clear(h)
+		return nil
+	}
+	w.started = true
+	w.setFields(h, &r.Fields)
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // no guessing
+	}
+	if w.lim.ServerHeader != "" {
+		h["Server"] = []string{w.lim.ServerHeader}
+	}
+	if w.r.ProtoMajor == 1 && r.Fields.HasToken("Connection", "close") || w.b.c != nil && w.b.c.closing() {
+		h["Connection"] = []string{"close"} // becomes GOAWAY on HTTP/2
+	}
+	switch {
+	case r.Length > 0, r.Length == 0 && !noBody, r.Length == 0 && r.Status != 304:
+		h["Content-Length"] = []string{strconv.FormatInt(r.Length, 10)}
+		w.bounded, w.left = !noBody, r.Length
+	}
+	w.w.WriteHeader(r.Status)
+	return nil
+}
+
+// setFields copies what may be sent and does not belong to the connection.
+func (w *bridgeWire) setFields(h http.Header, f *exchange.Fields) {
+	for name, value := range f.All() {
+		key := http.CanonicalHeaderKey(name)
+		switch key {
+		case "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade",
+			"Content-Length", "Date", "Server":
+			continue
+		}
+		if h1.ValidToken(name) && h1.ValidValue(value) {
+			h[key] = append(h[key], value)
+		}
+	}
+}
+
+func (w *bridgeWire) extendWrite() {
+	if by := time.Now().Add(w.lim.connTimeout()); w.writeBy.Before(by) {
+		w.writeBy = by.Add(slack)
+		w.rc.SetWriteDeadline(w.writeBy)
+	}
+}
+
+// Write writes body bytes.
+func (w *bridgeWire) Write(p []byte) (int, error) {
+	n := len(p)
+	if w.bounded && int64(n) > w.left {
+		n = int(w.left)
+	}
+	sent := 0
+	for sent < n {
+		w.extendWrite() // pieces, because each write has one deadline
+		m, err := w.w.Write(p[sent:min(n, sent+64<<10)])
+		sent += m
+		w.left -= int64(m)
+		if err != nil {
+			return sent, clientFailed(err)
+		}
+	}
+	if n < len(p) {
+		return n, errLong
+	}
+	return n, nil
+}
+
+// Flush sends all bytes so far.
+func (w *bridgeWire) Flush() error {
+	w.extendWrite()
+	if err := w.rc.Flush(); err != nil {
+		return clientFailed(err)
+	}
+	return nil
+}
+
+// End sets the trailers; net/http completes the body when ServeHTTP returns.
+func (w *bridgeWire) End(trailers *exchange.Fields) error {
+	if w.bounded && w.left > 0 {
+		w.Abort(errShort)
+		return errShort
+	}
+	h := w.w.Header()
+	for name, value := range trailers.All() {
+		if h1.ValidToken(name) && h1.ValidValue(value) {
+			key := http.TrailerPrefix + http.CanonicalHeaderKey(name)
+			h[key] = append(h[key], value)
+		}
+	}
+	return nil
+}
+
+// Abort makes ServeHTTP cut the response.
+func (w *bridgeWire) Abort(cause error) {
+	if w.started && !w.aborted && !errors.Is(cause, exchange.ErrClientGone) {
+		w.rc.Flush() // what was sent before the cut is seen
+	}
+	w.aborted = true
+}

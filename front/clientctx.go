@@ -1,0 +1,139 @@
+package front
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// clientCtx is the context of one exchange: done when the client is gone, when
+// the connection is cut, or when the exchange has ended. It costs nothing until
+// somebody waits for it: only then, and only once the request body has been read,
+// a goroutine watches the socket.
+type clientCtx struct {
+	c *h1conn
+
+	mu       sync.Mutex
+	done     chan struct{}
+	err      error
+	after    map[*func()]struct{} // run, each on its own, when it is done
+	wanted   bool                 // somebody waits
+	bodyRead bool
+	watching chan struct{} // closed when the watch has ended; nil if none was started
+	ended    bool
+}
+
+func (x *clientCtx) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (x *clientCtx) Value(any) any               { return nil }
+
+func (x *clientCtx) Err() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.err
+}
+
+// Done starts the watch.
+func (x *clientCtx) Done() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.done == nil {
+		x.done = make(chan struct{})
+		if x.err != nil {
+			close(x.done)
+		}
+	}
+	x.want()
+	return x.done
+}
+
+// AfterFunc lets package context derive from x without a goroutine.
+func (x *clientCtx) AfterFunc(f func()) (stop func() bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err != nil {
+		context.AfterFunc(doneCtx, f)
+		return func() bool { return false }
+	}
+	if x.after == nil {
+		x.after = map[*func()]struct{}{}
+	}
+	key := &f
+	x.after[key] = struct{}{}
+	x.want()
+	return func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		_, was := x.after[key]
+		delete(x.after, key)
+		return was
+	}
+}
+
+// doneCtx runs a function on a goroutine of its own, as AfterFunc must.
+var doneCtx = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// want starts the watch if there is a reason and a way. x.mu is held.
+func (x *clientCtx) want() {
+	x.wanted = true
+	if x.bodyRead && !x.ended && x.err == nil && x.watching == nil && x.c.sock.rc != nil {
+		x.watching = make(chan struct{})
+		go watchClient(x, x.watching)
+	}
+}
+
+// watchClient waits on the socket for the client's end.
+func watchClient(x *clientCtx, ended chan struct{}) {
+	defer close(ended)
+	if x.c.sock.watch(x.c.tls != nil) {
+		x.cancel()
+	}
+}
+
+// bodyDone tells that nothing reads the socket any more. If the next request has
+// come already there is nothing to watch for: the client is there.
+func (x *clientCtx) bodyDone(early bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.bodyRead = true
+	x.ended = x.ended || early
+	if x.wanted {
+		x.want()
+	}
+}
+
+func (x *clientCtx) cancel() {
+	x.mu.Lock()
+	if x.err != nil {
+		x.mu.Unlock()
+		return
+	}
+	x.err = context.Canceled
+	if x.done != nil {
+		close(x.done)
+	}
+	after := x.after
+	x.after = nil
+	x.mu.Unlock()
+	for f := range after {
+		context.AfterFunc(doneCtx, *f)
+	}
+}
+
+// stopWatch joins the watch and reports whether it had been started: then the
+// read deadline of the socket lies in the past.
+func (x *clientCtx) stopWatch() bool {
+	x.mu.Lock()
+	x.ended = true
+	watching := x.watching
+	x.mu.Unlock()
+	if watching == nil {
+		return false
+	}
+	x.c.sock.SetReadDeadline(time.Unix(1, 0))
+	<-watching
+	return true
+}

@@ -1,0 +1,141 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// States of a connection as its owner and Drain see it.
+const (
+	connIdle   = iota // waits for a request; may be closed at any time
+	connActive        // in a handshake or an exchange
+	connClosed
+)
+
+// conn is what all protocol versions share of a client connection. It belongs to
+// its serveConn goroutine, except for state, cut and retire.
+type conn struct {
+	srv  *Server
+	lis  *Listener
+	nc   net.Conn // what bytes go through: sock or the TLS connection over it
+	sock *sock
+	tls  *tls.ConnectionState
+
+	remote, local netip.AddrPort
+
+	state  atomic.Int32
+	closed sync.Once
+
+	ctx    context.Context // ends when the connection is cut
+	cancel context.CancelFunc
+	client atomic.Pointer[clientCtx] // context of the HTTP/1 exchange, if asked for
+	goAway atomic.Pointer[h2Server]  // set while the connection speaks HTTP/2
+}
+
+func newConn(s *Server, l *Listener, nc net.Conn) *conn {
+	c := &conn{srv: s, lis: l, sock: newSock(nc)}
+	c.nc = c.sock
+	c.remote, c.local = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if l.Key.Secure {
+		c.state.Store(connActive)
+	}
+	return c
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+// serveConn serves one client connection until it ends.
+func serveConn(c *conn) {
+	defer c.srv.conns.release()
+	defer c.srv.remove(c)
+	defer c.close()
+	if c.lis.Key.Secure && !c.handshake() {
+		return
+	}
+	if c.tls != nil && c.tls.NegotiatedProtocol == "h2" {
+		serveH2(c, c.nc)
+		return
+	}
+	newH1(c).serve()
+}
+
+// handshake completes TLS within the connection timeout.
+func (c *conn) handshake() bool {
+	tc := tls.Server(c.sock, c.lis.tls)
+	c.sock.SetDeadline(time.Now().Add(c.srv.Current().Limits().connTimeout()))
+	if err := tc.HandshakeContext(c.ctx); err != nil {
+		c.srv.tlsErrors.Add(1)
+		c.srv.logger().Debug("TLS handshake", "listener", c.lis.Name(), "remote", c.remote, "err", err)
+		if re, ok := errors.AsType[tls.RecordHeaderError](err); ok && re.Conn != nil && looksLikeHTTP(re.RecordHeader[:]) {
+			c.sock.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n" +
+				"Content-Length: 34\r\n\r\nThis port speaks TLS: use https://\n"))
+		}
+		return false
+	}
+	c.sock.SetDeadline(time.Time{})
+	cs := tc.ConnectionState()
+	c.tls, c.nc = &cs, tc
+	return true
+}
+
+func looksLikeHTTP(b []byte) bool {
+	switch string(b[:min(len(b), 5)]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
+		return true
+	}
+	return false
+}
+
+// closing reports whether no further request may be served.
+func (c *conn) closing() bool { return c.srv.draining.Load() || c.lis.closed.Load() }
+
+// retire closes the connection if it is idle, tells an HTTP/2 client to go, and
+// leaves a busy HTTP/1 connection to end after its response.
+func (c *conn) retire() {
+	if h := c.goAway.Load(); h != nil {
+		h.shutdown()
+		return
+	}
+	if c.state.CompareAndSwap(connIdle, connClosed) {
+		c.close()
+	}
+}
+
+// cut ends the connection and the context of what it serves, now.
+func (c *conn) cut() {
+	c.state.Store(connClosed)
+	c.cancel()
+	if x := c.client.Load(); x != nil {
+		x.cancel()
+	}
+	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
+	c.sock.Close()
+}
+
+// close ends the connection. A TLS client is told, unless a write hangs.
+func (c *conn) close() {
+	c.closed.Do(func() {
+		c.state.Store(connClosed)
+		c.cancel()
+		if tc, ok := c.nc.(*tls.Conn); ok {
+			c.sock.SetWriteDeadline(time.Now().Add(time.Second))
+			tc.Close()
+			return
+		}
+		c.sock.Close()
+	})
+}

@@ -1,0 +1,70 @@
+package front
+
+import "sync"
+
+// gate is a number of permits that may change, with a first-come waiting line.
+// A limit of 0 is no limit.
+type gate struct {
+	mu    sync.Mutex
+	limit int
+	used  int
+	line  []chan struct{} // closed when its permit is given
+}
+
+// take returns nil if a permit was free, else a place in the line: it is closed
+// when the permit is there. A place that is not waited for any more must be
+// given to leave.
+func (g *gate) take() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.line) == 0 && (g.limit == 0 || g.used < g.limit) {
+		g.used++
+		return nil
+	}
+	c := make(chan struct{})
+	g.line = append(g.line, c)
+	return c
+}
+
+// leave gives up a place in the line, or the permit if it came meanwhile.
+func (g *gate) leave(place <-chan struct{}) {
+	g.mu.Lock()
+	for i, c := range g.line {
+		if c == place {
+			g.line = append(g.line[:i], g.line[i+1:]...)
+			g.mu.Unlock()
+			return
+		}
+	}
+	g.mu.Unlock()
+	g.release()
+}
+
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used--
+	g.admit()
+}
+
+func (g *gate) setLimit(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit = n
+	g.admit()
+}
+
+// admit gives free permits to the head of the line. g.mu is held.
+func (g *gate) admit() {
+	for len(g.line) > 0 && (g.limit == 0 || g.used < g.limit) {
+		g.used++
+		close(g.line[0])
+		g.line = g.line[1:]
+	}
+}
+
+func (g *gate) inUse() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used
+}

@@ -1,0 +1,288 @@
+package front
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/h1"
+)
+
+const (
+	slack      = time.Second // deadlines are moved about this often, not per request
+	drainLimit = 256 << 10   // bytes of an unread body that are worth reading for the connection
+	lingerTime = 2 * time.Second
+	lingerSize = 8 << 20
+	smallOut   = 4 << 10
+)
+
+const preface = "PRI * HTTP/2.0\r\n\r\n"
+
+var outBufs = sync.Pool{New: func() any { return new([smallOut]byte) }}
+
+// h1conn serves the HTTP/1 exchanges of one connection and is the Wire of each.
+//
+// Life of a connection: await the first byte (no buffer held, may be closed) →
+// read the head → load the site → admit → Run → drain what is left of the body →
+// again. It is owned by the serveConn goroutine; Read may be called from one
+// other goroutine, and StopRead and Context from any.
+type h1conn struct {
+	*conn
+	r    *h1.Reader
+	x    exchange.Exchange
+	site Site
+	lim  *Limits
+	n    int // requests read
+
+	readBy, writeBy time.Time // deadlines as last set
+
+	// Of the current exchange.
+	now      time.Time
+	info     h1.RequestInfo
+	body     *h1.Body
+	bodyLeft atomic.Int64 // of the request body: 0 when read, -1 if unknown
+	early    bool         // bytes of a next request came with the end of the body; before bodyLeft
+	stopped  atomic.Bool  // StopRead was called
+	cont     atomic.Int32 // state of 100-continue
+	contSent chan struct{}
+	resp     response
+
+	// Bytes of the response that have not been sent.
+	out   []byte
+	small *[smallOut]byte
+	vec   [3][]byte
+}
+
+// response is the state of the response that is being written.
+type response struct {
+	started  bool  // the final head is in out or sent
+	keep     bool  // the connection may be used again
+	chunked  bool  // framed by chunks
+	bounded  bool  // framed by a length
+	left     int64 // bytes of that length not yet written
+	aborted  bool
+	upgraded bool
+}
+
+// States of 100-continue.
+const (
+	contNone = iota // not asked for, or too late
+	contAsked
+	contSending
+	contSent
+)
+
+func newH1(c *conn) *h1conn {
+	h := &h1conn{conn: c}
+	if c.tls == nil {
+		h.r = h1.NewReader(c.sock)
+		c.sock.give = h.r.Release
+	} else {
+		h.r = h1.NewReader(c.nc)
+	}
+	h.site = c.srv.Current()
+	h.lim = h.site.Limits()
+	return h
+}
+
+func (c *h1conn) serve() {
+	defer func() {
+		c.r.Take()
+		c.r.Release()
+		c.freeOut()
+	}()
+	for c.await() {
+		c.site = c.srv.Current()
+		c.lim = c.site.Limits()
+		c.now = time.Now()
+		if !c.r.HasHead() {
+			c.extendRead(c.now, c.lim.connTimeout())
+		}
+		head, err := c.r.ReadRequestHead(c.lim.maxHead())
+		if c.n++; c.n == 1 && head == preface && c.tls == nil && c.lim.EnableH2C {
+			c.sock.SetDeadline(time.Time{})
+			serveH2(c.conn, &replay{sock: c.sock, head: []byte(head + string(c.r.Take()))})
+			return
+		}
+		c.begin()
+		if err == nil {
+			lim := h1.Limits{Target: c.lim.maxTarget(), Fields: c.lim.maxFields()}
+			c.info, err = h1.ParseRequest(head, lim, &c.x.Req)
+		}
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		if !c.exchange() {
+			return
+		}
+	}
+}
+
+// await waits for the first byte of the next request. It returns false when
+// there is none to come.
+func (c *h1conn) await() bool {
+	if c.r.Buffered() > 0 {
+		return !c.closing()
+	}
+	wait := c.lim.KeepAliveTimeout
+	if c.n == 0 {
+		wait = c.lim.connTimeout()
+	}
+	c.r.Release()
+	c.freeOut()
+	c.extendRead(time.Now(), wait)
+	if !c.state.CompareAndSwap(connActive, connIdle) && c.state.Load() != connIdle {
+		return false
+	}
+	if c.closing() {
+		return false // Drain may have looked before we were idle
+	}
+	if c.r.Wait() != nil {
+		return false
+	}
+	return c.state.CompareAndSwap(connIdle, connActive)
+}
+
+// begin prepares the exchange for a request.
+func (c *h1conn) begin() {
+	c.x.Reset(c)
+	c.info, c.body, c.resp = h1.RequestInfo{}, nil, response{}
+	c.client.Store(nil)
+	c.cont.Store(contNone)
+	if c.stopped.Swap(false) {
+		c.readBy = time.Time{}
+	}
+	r := &c.x.Req
+	r.ID, r.Scheme, r.Proto = newID(), "http", "HTTP/1.1"
+	if c.tls != nil {
+		r.Scheme, r.TLS = "https", c.tls
+	}
+	r.Listener, r.Remote, r.Local, r.Client = c.lis.Name(), c.remote, c.local, c.remote.Addr()
+	c.x.Began = c.now
+}
+
+// refuse answers a head that cannot be served, if there is anybody to answer
+// (R-PIPE-4, R-PIPE-5), and ends the connection.
+func (c *h1conn) refuse(err error) {
+	var answer error
+	se, malformed := errors.AsType[*h1.SyntaxError](err)
+	switch {
+	case malformed:
+		answer = refusal(se)
+	case timedOut(err):
+		answer = &exchange.Error{Status: 408, Reason: "request_stalled", Err: errors.New("head not complete in time"), Close: true}
+	default:
+		return
+	}
+	c.srv.refused.Add(1)
+	c.body = c.r.Body(0)
+	c.bodyLeft.Store(0)
+	err = c.srv.run(&c.x, answerWith(answer), c)
+	c.srv.finished(c.site, &c.x, err)
+	c.linger()
+}
+
+// refusal is the answer to a malformed request.
+func refusal(se *h1.SyntaxError) *exchange.Error {
+	reason := "bad_request"
+	if se.Status == 414 {
+		reason = "uri_too_long"
+	}
+	return &exchange.Error{Status: se.Status, Reason: reason, Err: se, Close: true}
+}
+
+// exchange serves one request and reports whether another may follow.
+func (c *h1conn) exchange() bool {
+	if c.x.Req.Proto == "HTTP/1.0" {
+		c.srv.http10.Add(1)
+	} else {
+		c.srv.http11.Add(1)
+	}
+	c.body = c.r.Body(c.info.Framing)
+	c.early = c.info.Framing == 0 && c.r.Buffered() > 0
+	c.bodyLeft.Store(int64(c.info.Framing))
+	if c.info.ExpectContinue {
+		c.contSent = make(chan struct{})
+		c.cont.Store(contAsked)
+	}
+	var handler exchange.Handler = c.site
+	err := c.srv.admit(c.ctx.Done(), c.lim.connTimeout())
+	admitted := err == nil
+	if !admitted {
+		handler = answerWith(err)
+	}
+	err = c.srv.run(&c.x, handler, c)
+	if admitted && !c.resp.upgraded {
+		c.srv.inFlight.release()
+	}
+	if ctx := c.client.Load(); ctx != nil {
+		if ctx.stopWatch() {
+			c.readBy = time.Time{}
+		}
+		ctx.cancel()
+	}
+	c.srv.finished(c.site, &c.x, err)
+	switch {
+	case c.resp.aborted || c.resp.upgraded || c.state.Load() == connClosed:
+		return false
+	case !c.resp.keep:
+		if !c.body.Done() || c.r.Buffered() > 0 {
+			c.linger()
+		}
+		return false
+	case !c.body.Done():
+		return c.drain()
+	}
+	return true
+}
+
+// drain reads the rest of a body that the handler had no use for, if it is small
+// and comes soon; else the connection ends.
+func (c *h1conn) drain() bool {
+	if c.cont.Load() != contAsked && !c.stopped.Load() && c.body.Left() <= drainLimit {
+		c.readBy = time.Time{}
+		c.extendRead(time.Now(), lingerTime)
+		if _, err := io.CopyN(io.Discard, c.body, drainLimit+1); err == io.EOF && c.body.Done() {
+			return true
+		}
+	}
+	c.linger()
+	return false
+}
+
+// linger closes the sending side and reads a little, so that the client gets the
+// answer before a reset, which bytes that nobody reads would cause.
+func (c *h1conn) linger() {
+	if c.state.Load() == connClosed || c.resp.aborted {
+		return
+	}
+	if cw, ok := c.nc.(interface{ CloseWrite() error }); ok && c.tls != nil {
+		c.sock.SetWriteDeadline(time.Now().Add(lingerTime))
+		cw.CloseWrite()
+	}
+	if c.sock.closeWrite() != nil {
+		return
+	}
+	c.sock.SetReadDeadline(time.Now().Add(lingerTime))
+	c.r.Take()
+	io.CopyN(io.Discard, c.sock, lingerSize)
+}
+
+// extendRead makes reads fail when nothing has come for d, or up to slack later.
+func (c *h1conn) extendRead(now time.Time, d time.Duration) {
+	if by := now.Add(d); c.readBy.Before(by) || c.readBy.After(by.Add(slack)) {
+		c.readBy = by.Add(slack)
+		c.sock.SetReadDeadline(c.readBy)
+	}
+}
+
+func (c *h1conn) extendWrite() {
+	if by := time.Now().Add(c.lim.connTimeout()); c.writeBy.Before(by) || c.writeBy.After(by.Add(slack)) {
+		c.writeBy = by.Add(slack)
+		c.sock.SetWriteDeadline(c.writeBy)
+	}
+}

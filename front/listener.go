@@ -1,0 +1,142 @@
+package front
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Key is what a bound socket is known by across generations; a listener may get
+// another name, but with another key it is another socket.
+type Key struct {
+	Network string // "tcp", "tcp4" or "tcp6"
+	Address string // "host:port"
+	Secure  bool   // TLS
+}
+
+// Listener is one bound address. Its owner calls Close, or Retire if it is kept.
+type Listener struct {
+	Key Key
+
+	srv  *Server
+	ln   net.Listener
+	name atomic.Pointer[string]
+	tls  *tls.Config // base of all handshakes: holds the ticket keys
+
+	closed atomic.Bool
+	quit   chan struct{} // closed by Close
+	once   sync.Once
+	accept sync.WaitGroup
+}
+
+// Listen binds an address for the listener of that name and does nothing else:
+// no connection is accepted before Serve.
+func (s *Server) Listen(name string, k Key) (*Listener, error) {
+	ln, err := net.Listen(k.Network, k.Address)
+	if err != nil {
+		return nil, err
+	}
+	return s.Adopt(name, k, ln), nil
+}
+
+// Adopt is Listen for a socket that is bound already.
+func (s *Server) Adopt(name string, k Key, ln net.Listener) *Listener {
+	l := &Listener{Key: k, srv: s, ln: ln, quit: make(chan struct{})}
+	l.SetName(name)
+	if k.Secure {
+		l.tls = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return s.Current().TLS(l.Name(), hello)
+		}}
+	}
+	return l
+}
+
+// Name returns the listener's name in the current generation.
+func (l *Listener) Name() string { return *l.name.Load() }
+
+// SetName gives the listener another name; exchanges that begin later have it.
+func (l *Listener) SetName(name string) { l.name.Store(&name) }
+
+// Addr returns the bound address.
+func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+
+// Serve starts accepting on l; the goroutine is joined by l.Close.
+func (s *Server) Serve(l *Listener) {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() || l.closed.Load() {
+		return
+	}
+	s.lists[l] = struct{}{}
+	l.accept.Add(1)
+	go accept(l)
+}
+
+// accept takes connections while there is a permit for another one; beyond that
+// they wait in the kernel's queue (R-LSN-9).
+func accept(l *Listener) {
+	defer l.accept.Done()
+	s := l.srv
+	pause := time.Duration(0)
+	for {
+		if place := s.conns.take(); place != nil {
+			select {
+			case <-place:
+			case <-l.quit:
+				s.conns.leave(place)
+				return
+			}
+		}
+		nc, err := l.ln.Accept()
+		if err != nil {
+			s.conns.release()
+			if l.closed.Load() || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Out of descriptors or memory: it will pass.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.logger().Error("accept", "listener", l.Name(), "err", err)
+			select {
+			case <-time.After(pause):
+			case <-l.quit:
+				return
+			}
+			continue
+		}
+		pause = 0
+		s.accepted.Add(1)
+		c := newConn(s, l, nc)
+		if !s.add(c) {
+			nc.Close()
+			s.conns.release()
+			return
+		}
+		go serveConn(c)
+	}
+}
+
+// Close unbinds the address and joins the accepting goroutine. Connections
+// finish the request they are in and idle ones are closed. It may be called more
+// than once.
+func (l *Listener) Close() {
+	l.once.Do(func() {
+		l.closed.Store(true)
+		close(l.quit)
+		l.ln.Close()
+	})
+	l.accept.Wait()
+	l.srv.lock()
+	delete(l.srv.lists, l)
+	l.srv.mu.Unlock()
+	for _, c := range l.srv.snapshot() {
+		if c.lis == l {
+			c.retire()
+		}
+	}
+}
+
+// Retire is Close, for keep.Map.
+func (l *Listener) Retire() { l.Close() }

@@ -1,0 +1,283 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"httpjet/exchange"
+)
+
+// Server accepts connections and serves their exchanges with the Site that is
+// current when each begins: a kept connection moves to a new generation with its
+// next request.
+//
+// Life of a request: Listener.accept → Server.serveConn → handshake → h1conn.serve
+// or serveH2 → admit → exchange.Run with the site → Site.Finished.
+type Server struct {
+	Current func() Site // never returns nil
+	Log     *slog.Logger
+
+	conns    gate // R-LSN-9
+	inFlight gate
+
+	accepted, tlsErrors, refused, overloaded atomic.Int64
+	bugs                                     atomic.Int64
+	http10, http11, http2                    atomic.Int64
+
+	date atomic.Pointer[dateLine]
+
+	draining atomic.Bool
+	quit     chan struct{} // closed when the server drains; made by lock
+	mu       sync.Mutex
+	lists    map[*Listener]struct{}
+	open     map[*conn]struct{}
+	empty    chan struct{} // not nil: closed when open becomes empty
+}
+
+// Stats is a snapshot of the counters of a Server. All but Active and InFlight
+// only grow.
+type Stats struct {
+	Active, InFlight      int   // connections, exchanges
+	Accepted              int64 // connections
+	TLSErrors             int64 // handshakes that failed
+	Refused               int64 // malformed requests
+	Overloaded            int64 // answered 503 because no permit came free
+	Bugs                  int64 // panics recovered
+	HTTP10, HTTP11, HTTP2 int64 // requests
+}
+
+// Snapshot returns the counters.
+func (s *Server) Snapshot() Stats {
+	s.mu.Lock()
+	active := len(s.open)
+	s.mu.Unlock()
+	return Stats{
+		Active: active, InFlight: s.inFlight.inUse(), Accepted: s.accepted.Load(),
+		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(),
+		Bugs: s.bugs.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
+	}
+}
+
+// SetLimits applies the bounds that hold for the whole server. Call it before
+// Serve and whenever a generation is published; what is above a lowered bound
+// finishes.
+func (s *Server) SetLimits(l *Limits) {
+	s.conns.setLimit(or(l.MaxConns, 65000))
+	s.inFlight.setLimit(or(l.MaxInFlight, 2048))
+}
+
+// lock makes the maps on first use. The caller unlocks.
+func (s *Server) lock() {
+	s.mu.Lock()
+	if s.open == nil {
+		s.lists, s.open, s.quit = map[*Listener]struct{}{}, map[*conn]struct{}{}, make(chan struct{})
+	}
+}
+
+// add registers a connection; false if the server has drained.
+func (s *Server) add(c *conn) bool {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return false
+	}
+	s.open[c] = struct{}{}
+	return true
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+	if len(s.open) == 0 && s.empty != nil {
+		close(s.empty)
+		s.empty = nil
+	}
+}
+
+func (s *Server) snapshot() (conns []*conn) {
+	s.lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// Drain stops accepting, closes idle connections, and lets exchanges in flight
+// finish: HTTP/1 with Connection: close, HTTP/2 after GOAWAY. When ctx ends it
+// closes what is left and returns how many connections it cut (R-STOP-1,
+// R-STOP-2, R-STOP-4). The server cannot be used again.
+func (s *Server) Drain(ctx context.Context) (cut int) {
+	s.lock()
+	first := !s.draining.Swap(true)
+	if first {
+		close(s.quit)
+	}
+	var lists []*Listener
+	for l := range s.lists {
+		lists = append(lists, l)
+	}
+	s.mu.Unlock()
+	for _, l := range lists {
+		l.Close()
+	}
+	for _, c := range s.snapshot() {
+		c.retire()
+	}
+	empty := s.whenEmpty()
+	select {
+	case <-empty:
+		return 0
+	case <-ctx.Done():
+	}
+	for _, c := range s.snapshot() {
+		c.cut()
+		cut++
+	}
+	select {
+	case <-empty:
+	case <-time.After(5 * time.Second): // a handler ignores its context
+		s.logger().Error("handlers still run after their connections were cut", "connections", len(s.snapshot()))
+	}
+	return cut
+}
+
+// whenEmpty returns a channel that is closed when no connection is left.
+func (s *Server) whenEmpty() <-chan struct{} {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.empty == nil {
+		empty := make(chan struct{})
+		if len(s.open) == 0 {
+			close(empty)
+			return empty
+		}
+		s.empty = empty
+	}
+	return s.empty
+}
+
+func (s *Server) logger() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}
+
+// admit waits for a permit to serve an exchange, at most wait. Its error is the
+// answer (R-LSN-9).
+func (s *Server) admit(gone <-chan struct{}, wait time.Duration) error {
+	place := s.inFlight.take()
+	if place == nil {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-place:
+		return nil
+	case <-timer.C:
+	case <-gone:
+		s.inFlight.leave(place)
+		return exchange.ErrClientGone
+	}
+	s.inFlight.leave(place)
+	s.overloaded.Add(1)
+	return &exchange.Error{Status: 503, Reason: "overloaded", Err: errors.New("no permit for another exchange"),
+		Fields: []exchange.Field{{Name: "Retry-After", Value: "1"}}}
+}
+
+// run serves x and recovers a panic: it is answered 500, or the response is cut.
+func (s *Server) run(x *exchange.Exchange, h exchange.Handler, w exchange.Wire) (err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		s.bugs.Add(1)
+		s.logger().Error("panic in handler", "id", x.Req.ID, "method", x.Req.Method, "panic", p,
+			"stack", string(debug.Stack()))
+		err = exchange.Fail(500, "internal", "panic: %v", p)
+		if x.Started() {
+			if x.Resource.File != nil {
+				x.Resource.File.Close()
+			}
+			w.Abort(err)
+			return
+		}
+		err = exchange.Run(x, exchange.HandlerFunc(func(*exchange.Exchange) error { return err }))
+	}()
+	return exchange.Run(x, h)
+}
+
+// finished reports x to the site; a panic there must not end the process.
+func (s *Server) finished(site Site, x *exchange.Exchange, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.bugs.Add(1)
+			s.logger().Error("panic after exchange", "id", x.Req.ID, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	site.Finished(x, err)
+}
+
+// answerWith is a handler that only fails.
+func answerWith(err error) exchange.Handler {
+	return exchange.HandlerFunc(func(*exchange.Exchange) error { return err })
+}
+
+type dateLine struct {
+	second int64
+	text   string
+}
+
+// dateAt returns the value of Date, which changes once a second.
+func (s *Server) dateAt(now time.Time) string {
+	d := s.date.Load()
+	if d == nil || d.second != now.Unix() {
+		d = &dateLine{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		s.date.Store(d)
+	}
+	return d.text
+}
+
+// newID returns a request id: 128 bits of the runtime's ChaCha8 in hex
+// (R-PIPE-11). It names a request; it is no secret.
+func newID() string {
+	const hex = "0123456789abcdef"
+	var id [32]byte
+	for i := 0; i < len(id); i += 16 {
+		u := rand.Uint64()
+		for j := range 16 {
+			id[i+j] = hex[u>>(4*j)&15]
+		}
+	}
+	return string(id[:])
+}
+
+// clientFailed marks an error of the client's connection.
+func clientFailed(err error) error {
+	if errors.Is(err, exchange.ErrClientGone) {
+		return err
+	}
+	return &clientError{err}
+}
+
+type clientError struct{ err error }
+
+func (e *clientError) Error() string   { return "client gone: " + e.err.Error() }
+func (e *clientError) Unwrap() []error { return []error{exchange.ErrClientGone, e.err} }
+
+func timedOut(err error) bool {
+	ne, ok := errors.AsType[net.Error](err)
+	return ok && ne.Timeout()
+}

@@ -1,0 +1,61 @@
+package front
+
+import (
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/h1"
+)
+
+// Upgrade sends the 101 and returns the raw connection, with the bytes that the
+// client sent early. The permit of the exchange is given back: a tunnel is not a
+// request in flight (R-LSN-9).
+func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
+	c.endContinue()
+	c.resp.upgraded, c.resp.started = true, true
+	c.srv.inFlight.release()
+	if ctx := c.client.Load(); ctx != nil {
+		ctx.stopWatch()
+	}
+	c.out = h1.AppendResponseHead(c.buffer(), r, h1.Framed{Length: -1, Connection: "Upgrade",
+		Server: c.lim.ServerHeader, Date: c.srv.dateAt(c.now)})
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	c.freeOut()
+	c.sock.SetDeadline(time.Time{})
+	if c.state.Load() == connClosed {
+		c.sock.Close() // cut while the deadline was moved
+	}
+	return duplex{c}, nil
+}
+
+// duplex is an upgraded connection. Read is used by one goroutine, Write and
+// CloseWrite by another.
+type duplex struct{ c *h1conn }
+
+func (d duplex) Read(p []byte) (int, error) {
+	if d.c.r.Buffered() > 0 {
+		return d.c.r.Read(p)
+	}
+	d.c.r.Release()
+	return d.c.nc.Read(p)
+}
+
+func (d duplex) Write(p []byte) (int, error) { return d.c.nc.Write(p) }
+
+// CloseWrite ends what the client receives.
+func (d duplex) CloseWrite() error {
+	if cw, ok := d.c.nc.(interface{ CloseWrite() error }); ok && d.c.tls != nil {
+		if err := cw.CloseWrite(); err != nil {
+			return err
+		}
+	}
+	return d.c.sock.closeWrite()
+}
+
+// Close ends both directions.
+func (d duplex) Close() error {
+	d.c.close()
+	return nil
+}
