@@ -257,3 +257,6 @@ func (s *Sink) Retire() {
 	close(s.quit)
 	<-s.done
 }
+
+// Options returns the identity of s.
+func (s *Sink) Options() Options { return s.opt }

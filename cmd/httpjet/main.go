@@ -1,0 +1,152 @@
+// Command httpjet serves a LiteSpeed-style configuration tree, and says
+// beforehand what it will make of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"httpjet/check"
+	"httpjet/demo"
+	"httpjet/server"
+)
+
+// Exit codes (R-CHECK-2).
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() { os.Exit(run()) }
+
+// exit carries an exit code for which everything was said already.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// failure marks an error of the work, against one of the command line.
+type failure struct{ error }
+
+func run() int {
+	err := root().ExecuteContext(context.Background())
+	code := exit(0)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, new(failure)):
+		fmt.Fprintln(os.Stderr, "httpjet:", err)
+		return exitFailed
+	}
+	fmt.Fprintf(os.Stderr, "httpjet: %v\nRun 'httpjet --help' for what can be asked.\n", err)
+	return exitUsage
+}
+
+func root() *cobra.Command {
+	var dir string
+	var strict bool
+	cmd := &cobra.Command{
+		Use:           "httpjet",
+		Short:         "Serve a LiteSpeed-style XML tree: files, proxies, WebSockets, FastCGI",
+		Version:       server.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { // no command is check
+			return runCheck(check.Options{Root: dir, Strict: strict})
+		},
+	}
+	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml")
+	cmd.AddCommand(checkCmd(&dir), serveCmd(&dir), demoCmd(), versionCmd())
+	return cmd
+}
+
+func runCheck(o check.Options) error {
+	o.Version = server.Version
+	if code := check.Run(o, os.Stdout); code != check.OK {
+		return exit(code)
+	}
+	return nil
+}
+
+func checkCmd(dir *string) *cobra.Command {
+	o := check.Options{}
+	format := "text"
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what a configuration means, line by line, without serving it",
+		Long: "Loads and builds the tree exactly as serve does and starts nothing.\n" +
+			"Exit code 0: it loads; 1: it does not, or --strict found an ERROR; 2: bad command line.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch format {
+			case "text":
+			case "json":
+				o.JSON = true
+			default:
+				return fmt.Errorf("--format %q is unknown: use text or json", format)
+			}
+			o.Root = *dir
+			return runCheck(o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit 1 if there is a finding of level ERROR")
+	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	cmd.Flags().StringVar(&o.File, "file", "", "check one server, vhost or template file instead of a tree")
+	return cmd
+}
+
+func serveCmd(dir *string) *cobra.Command {
+	o := server.Options{Stderr: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the tree",
+		Long: "Binds every <listener> at its own address; with --http-addr or --https-addr the first\n" +
+			"plain or secure listener at that address, and no other.\n\n" +
+			"Signals: SIGHUP reloads, SIGUSR1 reopens logs, SIGUSR2 toggles debug lines,\n" +
+			"SIGTERM and SIGINT drain and stop; a second one stops at once.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Root = *dir
+			if err := server.Run(cmd.Context(), o); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "", "address of the first plain listener, host:port")
+	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")
+	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of /livez and /metrics; empty: off")
+	return cmd
+}
+
+func demoCmd() *cobra.Command {
+	o := demo.Options{Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Serve the embedded demonstration and print what to try",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := demo.Run(cmd.Context(), o); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:8080", "address of the demonstration")
+	return cmd
+}
+
+func versionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run:   func(*cobra.Command, []string) { fmt.Println("httpjet", server.Version) },
+	}
+}

@@ -1,0 +1,161 @@
+package generation
+
+import (
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"httpjet/access"
+	"httpjet/contexts"
+	"httpjet/docroot"
+	"httpjet/tlsconf"
+	"httpjet/xmlconf"
+)
+
+// builder holds what the parts of a build share.
+type builder struct {
+	cfg    *xmlconf.Config
+	kept   *Kept
+	opt    Options
+	fs     *xmlconf.Findings
+	g      *Generation
+	hosts  map[string]*contexts.VHost
+	server *processors
+}
+
+// Build resolves cfg. It always returns a generation, whose leases the caller
+// gives up with Retire if it is not published; whether it may be published is
+// what fs says: not if it Failed.
+func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *Generation {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}}
+	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
+		tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics,
+		table: &contexts.Table{Listeners: map[string]*contexts.Hosts{}}}
+	b.buildLimits()
+	b.buildLogs()
+	b.buildServerAccess()
+	b.server = b.buildProcessors("server", cfg.Server.ExtProcessors, nil)
+	for _, h := range cfg.VHosts {
+		b.buildVHost(h)
+	}
+	b.buildListeners()
+	return b.g
+}
+
+func (b *builder) buildLimits() {
+	s, t := b.cfg.Server, &b.cfg.Server.Tuning
+	name := "httpjet"
+	switch s.ShowVersionNumber {
+	case 1:
+		name += "/" + b.opt.Version
+	case 2:
+		name = ""
+	}
+	b.g.Limits = Limits{
+		MaxConnections: t.MaxConnections, MaxInFlight: t.MaxInFlightReqs,
+		ConnTimeout: t.ConnTimeout, KeepAliveTimeout: t.KeepAliveTimeout, MaxKeepAlive: t.MaxKeepAliveReq,
+		MaxURL: t.MaxReqURLLen, MaxHead: t.MaxReqHeaderSize, MaxFields: maxFields,
+		ServerField: name, EnableH2C: s.EnableH2C,
+		Grace: t.GracefulShutdownTimeout, ShutdownDelay: t.ShutdownDelay,
+	}
+	b.g.table.MaxURL, b.g.table.MaxBody = t.MaxReqURLLen, t.MaxReqBodySize
+}
+
+// maxFields is the largest number of fields in a request head (R-PIPE-4).
+const maxFields = 100
+
+func (b *builder) buildServerAccess() {
+	s := b.cfg.Server
+	b.g.table.Access = b.buildAccess(s.Security.AccessControl)
+	b.g.table.Identity = access.Identity{Mode: access.Mode(s.UseIPInProxyHeader), CFConnectingIP: s.Security.UseCFConnectingIP}
+	if s.UseIPInProxyHeader == 1 || s.UseIPInProxyHeader == 4 {
+		b.fs.Warn("W-PROXY-HEADER", s.At("useIpInProxyHeader"), "use 2 and mark your proxies with T in accessControl",
+			"useIpInProxyHeader %d believes X-Forwarded-For of every peer: a client can choose its own address", s.UseIPInProxyHeader)
+	}
+}
+
+// buildAccess compiles an accessControl block; nil if it restricts nobody and
+// trusts nobody. An unreadable deny fails the load (R-ACL-1).
+func (b *builder) buildAccess(a *xmlconf.AccessControl) *access.List {
+	if a == nil || len(a.Allow)+len(a.Deny) == 0 {
+		return nil
+	}
+	list, problems := access.Compile(strings.Join(a.Allow, "\n"), strings.Join(a.Deny, "\n"))
+	for _, p := range problems {
+		if p.Error {
+			b.fs.Fatal("E-ACCESS", a.At(p.List), "write an address, a network such as 192.0.2.0/24, or ALL", "accessControl: %s", p)
+		} else {
+			b.fs.Warn("W-ACCESS", a.At(p.List), "write an address, a network such as 192.0.2.0/24, or ALL", "accessControl: %s; the entry is left out", p)
+		}
+	}
+	return list
+}
+
+// links is the symbolic link policy of a host: its file, its declaration, the
+// server, whichever says so first (R-STATIC-8).
+func (b *builder) links(h *xmlconf.Host) docroot.Links {
+	mode := b.cfg.Server.Security.FileAccess.FollowSymbolLink
+	if h.Decl.AllowSymbolLink >= 0 {
+		mode = h.Decl.AllowSymbolLink
+	}
+	if h.Conf.AllowSymbolLink >= 0 {
+		mode = h.Conf.AllowSymbolLink
+	}
+	switch mode {
+	case 0:
+		return docroot.NoLinks
+	case 2:
+		return docroot.OwnerLinks
+	}
+	return docroot.FollowLinks
+}
+
+// rootOptions are the file rules of a host.
+func (b *builder) rootOptions(h *xmlconf.Host) docroot.Options {
+	fa := &b.cfg.Server.Security.FileAccess
+	o := docroot.Options{
+		Dir: h.Conf.DocRoot, Prefix: "/", Links: b.links(h), Restrained: h.Decl.Restrained,
+		Index:    b.indexFiles(h.Conf),
+		Required: fa.RequiredPermissionMask, Restricted: fa.RestrictedPermissionMask,
+		RestrictedScript: fa.RestrictedScriptPermissionMask, RestrictedDir: fa.RestrictedDirPermissionMask,
+	}
+	for _, d := range b.cfg.Server.Security.AccessDenyDir {
+		dir := d.Value
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(b.cfg.Root, dir)
+		}
+		o.DenyDirs = append(o.DenyDirs, dir)
+	}
+	return o
+}
+
+func (b *builder) indexFiles(v *xmlconf.VHost) []string {
+	own, server := v.Index.IndexFiles, b.cfg.Server.IndexFiles
+	if len(own) == 0 {
+		own = v.IndexFiles
+	}
+	switch {
+	case len(own) == 0 && v.Index.UseServer != 0:
+		return server
+	case v.Index.UseServer == 1 && v.Index.Written("useServer"):
+		return server
+	case v.Index.UseServer == 2:
+		return append(slices.Clone(own), server...)
+	}
+	return own
+}
+
+// newRoot makes a document root; a fault of its options closes what uses it.
+func (b *builder) newRoot(o docroot.Options, at xmlconf.Place) *docroot.Root {
+	r, err := docroot.New(o)
+	if err != nil {
+		b.fs.Error("E-CLOSED", at, "correct the path", "%v; requests answer 503", err)
+		return nil
+	}
+	return r
+}

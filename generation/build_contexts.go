@@ -1,0 +1,355 @@
+package generation
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"httpjet/contexts"
+	"httpjet/docroot"
+	"httpjet/exchange"
+	"httpjet/forward"
+	"httpjet/proxy"
+	"httpjet/script"
+	"httpjet/wsrelay"
+	"httpjet/xmlconf"
+)
+
+func (b *builder) buildContexts(h *host) {
+	var list []*contexts.Context
+	seen := map[string]bool{}
+	for _, c := range h.Conf.Contexts {
+		if !c.Enabled || c.URI == "" {
+			continue
+		}
+		if seen[c.URI] {
+			b.fs.Error("E-CTX-DUP", c.At("uri"), "merge the two contexts", "context %q is declared twice; the first decides, restrictions of both hold", c.URI)
+		}
+		seen[c.URI] = true
+		if out := b.buildContext(h, c); out != nil {
+			list = append(list, out)
+		}
+	}
+	h.out.SetContexts(list)
+}
+
+// buildContext resolves one context; nil if it takes no part.
+func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
+	out := &contexts.Context{URI: c.URI, NoBrowse: !c.AllowBrowse, NoScript: !c.EnableScript, MaxBody: c.MaxReqBodySize}
+	if expr, ok := strings.CutPrefix(c.URI, "exp:"); ok {
+		re, err := regexp.Compile(expr)
+		if err != nil {
+			b.fs.Error("E-CLOSED", c.At("uri"), "write the pattern in RE2 syntax", "context %q: %v; every path of the virtual host could be meant, so it answers 503", c.URI, err)
+			h.out.Closed = "the pattern of a context cannot be compiled"
+			return nil
+		}
+		out.Regexp = re
+	} else if !strings.HasPrefix(c.URI, "/") {
+		b.fs.Error("W-SKIPPED", c.At("uri"), "a uri starts with / or exp:", "context %q is left out", c.URI)
+		return nil
+	}
+	out.Access = b.buildAccess(c.AccessControl)
+	if !out.Access.Restricts() {
+		out.Access = nil
+	}
+	b.closeContext(c, out)
+	if !b.buildKind(h, c, out) {
+		return nil
+	}
+	return out
+}
+
+// closeContext closes a context for restrictions that nothing honours yet (R-SAFE-1).
+func (b *builder) closeContext(c *xmlconf.Context, out *contexts.Context) {
+	for _, r := range c.Restrictions() {
+		switch r.Element {
+		case "accessControl", "allowBrowse": // honoured
+		default:
+			b.shut(c, out, r.Element, "%s is not honoured yet", r.Element)
+		}
+	}
+}
+
+func (b *builder) shut(c *xmlconf.Context, out *contexts.Context, element, format string, args ...any) {
+	at := c.At(element)
+	b.fs.Error("E-CLOSED", at, "remove the element, or keep the context where it is honoured",
+		"context %q: "+format+"; it answers 503", append([]any{c.URI}, args...)...)
+	if out.Closed == "" {
+		out.Closed = element + " is not honoured"
+	}
+}
+
+// buildKind sets what the context does; false drops it.
+func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) bool {
+	switch typ := strings.ToLower(c.Type); typ {
+	case "", "null", "static":
+		return b.buildStaticContext(h, c, out)
+	case "proxy":
+		b.buildProxyContext(h, c, out)
+	case "fcgi", "fastcgi":
+		out.Kind = contexts.App
+		b.buildAppContext(h, c, out)
+	case "cgi":
+		b.buildCGIContext(h, c, out)
+	case "redirect":
+		b.buildRedirect(c, out)
+	default:
+		out.Kind = contexts.App
+		out.Handler = answer(503, "handler_unresolved", "context %q: type %s is not implemented", c.URI, c.Type)
+		b.fs.Warn("W-CTX-TYPE", c.At("type"), "put the application behind a proxy or fcgi processor", "context %q: type %s is not implemented; it answers 503", c.URI, c.Type)
+	}
+	return true
+}
+
+// buildStaticContext gives a context files of its own where it has a location
+// or index files of its own. A location that does not exist drops a context
+// that restricts nothing, as in LiteSpeed; one that restricts stays.
+func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.Context) bool {
+	if c.AddCharset != "" && !strings.EqualFold(c.AddCharset, "off") {
+		out.Files = b.buildStatic(h.Host, charset(c))
+	}
+	if c.Location == "" && len(c.IndexFiles) == 0 {
+		return true
+	}
+	o := b.rootOptions(h.Host)
+	if len(c.IndexFiles) > 0 {
+		o.Index = c.IndexFiles
+	}
+	if c.Location != "" {
+		if out.Regexp != nil {
+			b.shut(c, out, "location", "a location in an exp: context is not honoured yet")
+			return true
+		}
+		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && out.Access == nil {
+			b.fs.Warn("W-SKIPPED", c.At("location"), "create it or correct the path", "context %q is left out: location %s does not exist", c.URI, c.Location)
+			return false
+		}
+		o.DocRoot, o.Dir, o.Prefix = o.Dir, filepath.Clean(c.Location), c.URI
+		out.Dirs = b.buildHtaccess(h.Host, c.Location)
+	}
+	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
+		b.shut(c, out, "location", "location cannot be used")
+	}
+	return true
+}
+
+func charset(c *xmlconf.Context) string {
+	if v := c.AddCharset; !strings.EqualFold(v, "on") && v != "1" && !strings.EqualFold(v, "true") && !strings.EqualFold(v, "yes") {
+		return v
+	}
+	return c.Charset
+}
+
+// buildProxyContext resolves the handler of a proxy context; unresolved, the
+// context stays without one and its paths fall to files (R-CTX-11, D-27).
+func (b *builder) buildProxyContext(h *host, c *xmlconf.Context, out *contexts.Context) {
+	out.Kind = contexts.Proxy
+	p := h.procs.find(xmlconf.KindProxy, c.Handler)
+	if p == nil {
+		b.fs.Error("E-CTX-UNRESOLVED", c.At("handler"), "declare an extProcessor of type proxy with this name",
+			"context %q: proxy processor %q is not declared%s; files of the docRoot are served instead", c.URI, c.Handler, b.otherKind(h, c.Handler))
+		return
+	}
+	out.Serves, out.Scope, out.Group = exchange.Proxy, p.scope, p.decl.Name
+	out.Handler = b.buildProxy(h, p, c)
+}
+
+// buildProxy returns the handler of a proxy processor, for a context (or nil).
+func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context) exchange.Handler {
+	if p.fault != "" {
+		return answer(503, "handler_unresolved", "extProcessor %q: %s", p.decl.Name, p.fault)
+	}
+	fwd := forward.Options{Trusted: b.trusts(h.out)}
+	out := &proxy.Handler{Client: b.proxyClient(p), Forward: fwd}
+	if c != nil {
+		out.HeadTimeout = c.ResponseTimeout
+	}
+	out.Upgrade = b.buildRelay(h, p)
+	return out
+}
+
+func (b *builder) otherKind(h *host, name string) string {
+	if p := h.procs.known(name); p != nil {
+		return " (it is of type " + p.decl.Type + ")"
+	}
+	return ""
+}
+
+// buildAppContext sends every path below a fcgi context to the application; an
+// unresolved one answers 503 (R-CTX-5).
+func (b *builder) buildAppContext(h *host, c *xmlconf.Context, out *contexts.Context) {
+	p := h.procs.find(xmlconf.KindFastCGI, c.Handler)
+	if p == nil || p.fault != "" {
+		b.fs.Error("E-CTX-UNRESOLVED", c.At("handler"), "declare an extProcessor of type fcgi with this name",
+			"context %q: FastCGI processor %q is not declared or not usable%s; it answers 503", c.URI, c.Handler, b.otherKind(h, c.Handler))
+		out.Handler = answer(503, "handler_unresolved", "context %q: processor %q", c.URI, c.Handler)
+		return
+	}
+	out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
+	out.Handler = b.buildApp(h, p, c.URI)
+}
+
+// buildCGIContext sends regular files to a FastCGI application, or closes the
+// files of a context without one (R-CGI-1, D-22).
+func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Context) {
+	out.Kind = contexts.CGI
+	p := h.procs.find(xmlconf.KindFastCGI, c.Handler)
+	if p == nil || p.fault != "" || c.Location == "" || out.Regexp != nil {
+		b.fs.Warn("W-CGI-CTX", c.At("handler"), "name an extProcessor of type fcgi, for example fcgiwrap", "context %q: CGI programs are run through FastCGI only; it answers 503", c.URI)
+		out.Kind = contexts.App
+		out.Handler = answer(503, "handler_unresolved", "cgi context %q has no FastCGI processor", c.URI)
+		return
+	}
+	o := b.rootOptions(h.Host)
+	o.DocRoot, o.Dir, o.Prefix, o.Restricted = o.Dir, filepath.Clean(c.Location), c.URI, 0
+	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
+		out.Kind, out.Handler = contexts.App, answer(503, "handler_unresolved", "cgi context %q: location", c.URI)
+		return
+	}
+	out.Dirs = b.buildHtaccess(h.Host, c.Location)
+	out.Handler, out.Scope, out.Group = b.buildApp(h, p, ""), p.scope, p.decl.Name
+}
+
+// buildRedirect answers external redirects (LiteSpeed 7.2).
+func (b *builder) buildRedirect(c *xmlconf.Context, out *contexts.Context) {
+	out.Kind = contexts.Redirect
+	status := c.StatusCode
+	external := c.ExternalRedirect || !strings.HasPrefix(c.Location, "/")
+	switch {
+	case status >= 400 || status >= 200 && status < 300:
+		out.Handler = answer(status, "redirect_context", "context %q", c.URI)
+	case !external || c.Location == "" || out.Regexp != nil:
+		b.fs.Warn("W-NOT-YET", c.Where, "write externalRedirect 1 and a location", "context %q: this kind of redirect is not honoured yet; it answers 503", c.URI)
+		out.Handler = answer(503, "handler_unresolved", "redirect context %q", c.URI)
+	default:
+		location, uri := c.Location, c.URI
+		out.Handler = exchange.HandlerFunc(func(x *exchange.Exchange) error {
+			return exchange.Redirect(status, destination(location, uri, x))
+		})
+	}
+}
+
+// destination is location with the part of the raw path behind the context's
+// uri, and the query unless location has one. A path that does not start with
+// uri as the client wrote it (it was encoded or had dot segments) contributes
+// its clean form, encoded.
+func destination(location, uri string, x *exchange.Exchange) string {
+	raw, _, _ := strings.Cut(x.Req.Target, "?")
+	rest, ok := strings.CutPrefix(raw, uri)
+	if !ok || strings.Contains(rest, "..") {
+		rest = docroot.Encode(strings.TrimPrefix(x.Req.Path, uri))
+	}
+	location += rest
+	if x.Req.Query != "" && !strings.Contains(location, "?") {
+		location += "?" + x.Req.Query
+	}
+	return location
+}
+
+// buildSockets resolves the WebSocket maps.
+func (b *builder) buildSockets(h *host) {
+	for _, ws := range h.Conf.WebSockets {
+		if ws.URI == "" || ws.Address == "" {
+			continue // xmlconf said so
+		}
+		h.out.Maps = append(h.out.Maps, contexts.SocketMap{URI: ws.URI, Handler: b.buildSocket(h, ws), Scope: "vhost:" + h.Name})
+	}
+}
+
+func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
+	if ws.Target == nil {
+		return answer(502, "bad_target", "websocket %q has no usable address", ws.URI)
+	}
+	if s := ws.Target.Scheme; s == "h2" || s == "h2s" {
+		return answer(502, "upgrade_unsupported", "websocket %q has an h2 target", ws.URI)
+	}
+	d := &xmlconf.ExtProcessor{Name: "websocket:" + ws.URI, MaxConns: 10000, InitTimeout: 60 * time.Second,
+		ResponseTimeout: 60 * time.Second}
+	p := &processor{decl: d, kind: xmlconf.KindProxy, scope: "vhost:" + h.Name, address: *ws.Target}
+	return b.buildRelay(h, p)
+}
+
+// buildScripts gives suffixes to applications: the server's list, then the
+// host's, suffix by suffix. A suffix whose application is missing answers 503:
+// it is reserved, its source is never served (R-FCGI-1, R-STATIC-10).
+func (b *builder) buildScripts(h *host) {
+	for _, s := range sourceSuffixes {
+		h.out.Scripts[s] = &contexts.Script{Handler: answer(503, "handler_unresolved", "no script handler for suffix %q", s)}
+	}
+	for _, list := range [][]*xmlconf.ScriptHandler{b.cfg.Server.ScriptHandlers, h.Conf.ScriptHandlers} {
+		for _, sh := range list {
+			for _, suffix := range sh.Suffixes {
+				suffix = strings.ToLower(strings.TrimPrefix(suffix, "."))
+				if strings.EqualFold(sh.Type, "static") {
+					delete(h.out.Scripts, suffix)
+					continue
+				}
+				h.out.Scripts[suffix] = b.buildScript(h, sh)
+			}
+		}
+	}
+	if !h.Decl.EnableScript {
+		for suffix := range h.out.Scripts {
+			h.out.Scripts[suffix] = &contexts.Script{Handler: answer(403, "access_denied", "virtual host %q has enableScript 0", h.Name)}
+		}
+	}
+}
+
+// sourceSuffixes are never served as text, even where no handler is declared: a
+// file that was meant to run holds what was not meant to be read. A script
+// handler of type static says otherwise.
+var sourceSuffixes = []string{"php", "php3", "php4", "php5", "php7", "php8", "phtml"}
+
+func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Script {
+	kind := xmlconf.KindUnsupported
+	switch strings.ToLower(sh.Type) {
+	case "cgi", "fcgi", "fastcgi":
+		kind = xmlconf.KindFastCGI
+	case "proxy":
+		kind = xmlconf.KindProxy
+	case "lsapi":
+		kind = xmlconf.KindLSAPI
+	}
+	p := h.procs.find(kind, sh.Handler)
+	switch {
+	case p == nil:
+		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "declare an extProcessor of type fcgi with this name",
+			"scriptHandler %s: %s processor %q is not declared%s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Type, sh.Handler, b.otherKind(h, sh.Handler))
+		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q is not declared", sh.Handler)}
+	case p.fault != "":
+		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "use an extProcessor of type fcgi",
+			"scriptHandler %s: processor %q: %s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Handler, p.fault)
+		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
+	case kind == xmlconf.KindProxy:
+		return &contexts.Script{Handler: b.buildProxy(h, p, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
+	}
+	return &contexts.Script{Handler: b.buildApp(h, p, ""), Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
+}
+
+func reasonFor(kind xmlconf.ProcessorKind) string {
+	if kind == xmlconf.KindLSAPI {
+		return "lsapi_unavailable"
+	}
+	return "handler_unresolved"
+}
+
+// buildApp returns the handler of a FastCGI processor: for files, or for the
+// paths of a context.
+func (b *builder) buildApp(h *host, p *processor, context string) exchange.Handler {
+	o := script.Options{Client: b.appClient(p), Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
+		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
+	for _, e := range p.decl.Env {
+		if name, value, ok := strings.Cut(e.Value, "="); ok {
+			o.Env = append(o.Env, exchange.Field{Name: name, Value: value})
+		}
+	}
+	return script.New(o)
+}
+
+// buildRelay returns the handler of WebSocket upgrades to a processor or map.
+func (b *builder) buildRelay(h *host, p *processor) exchange.Handler {
+	return &wsrelay.Handler{Client: b.proxyClient(p), Forward: forward.Options{Trusted: b.trusts(h.out)},
+		InitTimeout: p.decl.InitTimeout}
+}

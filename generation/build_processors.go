@@ -1,0 +1,140 @@
+package generation
+
+import (
+	"time"
+
+	"httpjet/extproc"
+	"httpjet/fastcgi"
+	"httpjet/xmlconf"
+)
+
+// processor is a declared <extProcessor> with what it is.
+type processor struct {
+	decl    *xmlconf.ExtProcessor
+	kind    xmlconf.ProcessorKind
+	scope   string
+	address xmlconf.Address
+	fault   string // why it cannot be routed to although it resolves; "" if it can
+}
+
+type processorKey struct {
+	kind xmlconf.ProcessorKind
+	name string
+}
+
+// processors is the registry of one scope. A host's own list goes before the
+// server's (R-CFG-10); kinds are apart, as in LiteSpeed.
+type processors struct {
+	list   map[processorKey]*processor
+	parent *processors
+}
+
+// find returns the processor of a kind and name, nil if there is none.
+func (ps *processors) find(kind xmlconf.ProcessorKind, name string) *processor {
+	for ; ps != nil; ps = ps.parent {
+		if p := ps.list[processorKey{kind, name}]; p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// known returns a processor of any kind that has the name, to say in a finding
+// what it is instead.
+func (ps *processors) known(name string) *processor {
+	for ; ps != nil; ps = ps.parent {
+		for k, p := range ps.list {
+			if k.name == name {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, parent *processors) *processors {
+	ps := &processors{list: map[processorKey]*processor{}, parent: parent}
+	for _, d := range decls {
+		if d.Name == "" {
+			continue // xmlconf said so
+		}
+		p := &processor{decl: d, kind: d.Kind(), scope: scope}
+		key := processorKey{p.kind, d.Name}
+		if ps.list[key] != nil {
+			b.fs.Error("E-DUPNAME", d.At("name"), "give it a name of its own", "extProcessor %q is declared twice with one type; the first stays", d.Name)
+			continue
+		}
+		ps.list[key] = p
+		b.describe(p)
+	}
+	return ps
+}
+
+// describe says what keeps the processor from being routed to; xmlconf reported
+// what is wrong with it.
+func (b *builder) describe(p *processor) {
+	d := p.decl
+	switch p.kind {
+	case xmlconf.KindProxy, xmlconf.KindFastCGI:
+	case xmlconf.KindLSAPI:
+		p.fault = "LSAPI is not supported yet"
+		b.fs.Warn("W-NOT-YET", d.At("type"), "use fcgi, for example php-fpm", "extProcessor %q: LSAPI is not supported yet; what names it answers 503", d.Name)
+		return
+	default:
+		p.fault = "processors of type " + d.Type + " are not routed to"
+		return
+	}
+	if len(d.Targets) == 0 {
+		p.fault = "it has no usable address"
+		return
+	}
+	p.address = d.Targets[0]
+	if p.address.Scheme == "h2" || p.address.Scheme == "h2s" {
+		p.fault = "HTTP/2 upstreams are not built yet"
+		b.fs.Error("E-NOT-YET", d.At("address"), "use http:// or https://", "extProcessor %q: HTTP/2 upstreams are not built yet; what names it answers 503", d.Name)
+	}
+}
+
+// target is the identity of the processor's pool.
+func (p *processor) target() extproc.Target {
+	d := p.decl
+	t := extproc.Target{Scope: p.scope, Name: d.Name, Kind: extproc.KindFastCGI,
+		Network: p.address.Network, Address: p.address.Address, TLSName: p.address.TLSName,
+		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,
+		HeadTimeout: d.ResponseTimeout, BodyTimeout: d.BodyTimeout}
+	if p.kind == xmlconf.KindProxy {
+		t.Kind, t.Scheme = extproc.KindProxy, extproc.H1
+		if p.address.Scheme == "https" {
+			t.Scheme = extproc.H1S
+		}
+	}
+	if t.InitTimeout == 0 {
+		t.InitTimeout = 10 * time.Second // R-TMO-1
+	}
+	if !d.PersistConn {
+		t.KeepAlive = 0
+	} else if d.PcKeepAliveTimeout < 0 {
+		t.KeepAlive = 24 * time.Hour // without limit in LiteSpeed; a dead one is noticed at checkout
+	} else if d.PcKeepAliveTimeout == 0 {
+		t.KeepAlive = 60 * time.Second // R-POOL-3
+	}
+	return t
+}
+
+// proxyClient leases the client of a proxy processor.
+func (b *builder) proxyClient(p *processor) extproc.Client {
+	t := p.target()
+	c, release := b.kept.Proxies.Acquire(t, func() *extproc.H1Client { return extproc.NewH1(t, nil) })
+	b.g.leases = append(b.g.leases, release)
+	return c
+}
+
+// appClient leases the client of a FastCGI processor.
+func (b *builder) appClient(p *processor) extproc.Client {
+	t := p.target()
+	c, release := b.kept.Apps.Acquire(t, func() *fastcgi.Client {
+		return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies})
+	})
+	b.g.leases = append(b.g.leases, release)
+	return c
+}

@@ -1,0 +1,108 @@
+package generation
+
+import (
+	"crypto/tls"
+	"slices"
+	"strconv"
+	"strings"
+
+	"httpjet/tlsconf"
+	"httpjet/xmlconf"
+)
+
+// listenerSpec says where a listener binds. "*" is every address, of IPv6 too
+// unless another listener has the port on [ANY] (R-LSN-1).
+func (b *builder) listenerSpec(l *xmlconf.Listener) (Listener, bool) {
+	at := l.Bind
+	if at.Port == 0 {
+		b.g.Degraded = append(b.g.Degraded, "listener "+l.Name+" has no usable address")
+		return Listener{}, false // xmlconf said so
+	}
+	spec := Listener{Name: l.Name, Secure: l.Secure, Network: "tcp", Address: at.String()}
+	if at.Host == "" {
+		spec.Address = ":" + strconv.Itoa(int(at.Port))
+		switch {
+		case at.V6:
+			spec.Network, spec.Address = "tcp6", "[::]"+spec.Address
+		case b.hasIPv6(at.Port):
+			spec.Network, spec.Address = "tcp4", "0.0.0.0"+spec.Address
+		}
+	}
+	return spec, true
+}
+
+func (b *builder) hasIPv6(port uint16) bool {
+	return slices.ContainsFunc(b.cfg.Server.Listeners, func(l *xmlconf.Listener) bool {
+		return l.Bind.Port == port && (l.Bind.V6 || strings.Contains(l.Bind.Host, ":"))
+	})
+}
+
+// buildTLS loads the certificates of a secure listener: its own, and those of
+// the hosts that it maps, by the domains that it maps them to. False if no
+// handshake could succeed: the listener is then not opened (R-CFG-5).
+func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
+	names := &tlsconf.Names{}
+	usable := false
+	if l.CertFile == "" || l.KeyFile == "" {
+		b.fs.Info("I-NOCERT", l.Where, "", "listener %q has no certificate of its own", l.Name)
+	} else if conf := b.loadCert(&l.TLS, l.SSLProtocol, l.EnableSpdy, &l.Block); conf != nil {
+		names.Default, usable = conf, true
+	}
+	for _, h := range b.cfg.VHosts {
+		conf := b.hostCert(h, l)
+		usable = usable || conf != nil
+		for _, d := range domainsOn(l, h) {
+			names.Add(d, conf)
+		}
+	}
+	if !usable {
+		b.fs.Error("E-CERT", l.Where, "write keyFile and certFile of a matching pair", "secure listener %q has no usable certificate; it is not opened", l.Name)
+		return false
+	}
+	b.g.tls[key] = names
+	return true
+}
+
+// hostCert loads the vhssl certificate of a host, nil if it has none or it
+// cannot be used: the listener's then serves.
+func (b *builder) hostCert(h *xmlconf.Host, l *xmlconf.Listener) *tls.Config {
+	if h.Conf == nil || h.Conf.VHSSL == nil || h.Conf.VHSSL.CertFile == "" || h.Conf.VHSSL.KeyFile == "" || len(domainsOn(l, h)) == 0 {
+		return nil
+	}
+	ssl := h.Conf.VHSSL
+	spdy := l.EnableSpdy
+	if ssl.Written("enableSpdy") {
+		spdy = ssl.EnableSpdy
+	}
+	return b.loadCert(&ssl.TLS, l.SSLProtocol, spdy, &ssl.Block)
+}
+
+func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Block) *tls.Config {
+	o := tlsconf.Options{CertFile: t.CertFile, KeyFile: t.KeyFile, Protocols: protocols, Spdy: spdy}
+	if t.CertChain && t.CACertFile != "" {
+		o.ChainFile = t.CACertFile
+	}
+	conf, err := tlsconf.Load(o)
+	if err != nil {
+		b.fs.Error("E-CERT", at.At("certFile"), "check that both files exist, are readable and belong together", "%v", err)
+		b.g.Degraded = append(b.g.Degraded, err.Error())
+		return nil
+	}
+	return conf
+}
+
+// domainsOn returns the domains by which l maps h.
+func domainsOn(l *xmlconf.Listener, h *xmlconf.Host) []string {
+	var out []string
+	for _, m := range l.Maps {
+		if m.VHost == h.Name {
+			out = append(out, m.Domains...)
+		}
+	}
+	for _, name := range h.Listeners {
+		if name == l.Name {
+			out = append(out, h.Domains...)
+		}
+	}
+	return out
+}

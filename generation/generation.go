@@ -1,0 +1,164 @@
+// Package generation builds an immutable generation from a configuration,
+// publishes it by one pointer and retires the one before. It is the one place
+// that knows all rooms; it only constructs. Building has no side effect but
+// leases: no goroutine, no bind, no log file, no look-up of a name.
+package generation
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"httpjet/accesslog"
+	"httpjet/budget"
+	"httpjet/contexts"
+	"httpjet/exchange"
+	"httpjet/extproc"
+	"httpjet/fastcgi"
+	"httpjet/keep"
+	"httpjet/metrics"
+	"httpjet/tlsconf"
+	"httpjet/xmlconf"
+)
+
+// Options are what the command line adds to a configuration.
+type Options struct {
+	// HTTPAddr and HTTPSAddr re-address the first plain and the first secure
+	// listener; other listeners are then not bound (R-CLI-3). Both "": every
+	// listener is bound at its own address.
+	HTTPAddr, HTTPSAddr string
+	Version             string // of this build, for the Server field and applications
+	Log                 *slog.Logger
+}
+
+// Kept is what outlives a generation, by keys that are whole identities.
+type Kept struct {
+	Proxies keep.Map[extproc.Target, *extproc.H1Client]
+	Apps    keep.Map[extproc.Target, *fastcgi.Client]
+	Sinks   keep.Map[accesslog.Options, *accesslog.Sink]
+	Bodies  *budget.Bodies
+	Metrics *metrics.Metrics
+}
+
+// Listener is a listener as the configuration wants it.
+type Listener struct {
+	Name    string
+	Network string // tcp, tcp4 or tcp6
+	Address string // host:port
+	Secure  bool
+}
+
+// Key is what a listener is known by to the front end and the table. It survives
+// a reload, whatever the listener is called then.
+func (l Listener) Key() string {
+	scheme := "http"
+	if l.Secure {
+		scheme = "https"
+	}
+	return scheme + " " + l.Network + " " + l.Address
+}
+
+// Limits are the numbers that a front end keeps to (spec §39).
+type Limits struct {
+	MaxConnections, MaxInFlight   int
+	ConnTimeout, KeepAliveTimeout time.Duration
+	MaxKeepAlive                  int // requests of a connection, 0: no limit
+	MaxURL, MaxHead, MaxFields    int
+	ServerField                   string // value of Server, "": none
+	EnableH2C                     bool
+	Grace, ShutdownDelay          time.Duration
+}
+
+// Generation is a configuration, resolved. It is immutable once built.
+type Generation struct {
+	Number    uint64
+	Hash      string // SHA-256 of the input files
+	Built     time.Time
+	Config    *xmlconf.Config
+	Listeners []Listener
+	Limits    Limits
+
+	// Degraded says what keeps parts of it from serving: virtual hosts that did
+	// not load, secure listeners without a certificate. At start it serves
+	// without them; at reload it is refused (R-CFG-5, R-RELOAD-4).
+	Degraded []string
+
+	table    *contexts.Table
+	tls      map[string]*tlsconf.Names // by Listener.Key
+	logs     map[string][]hostLog      // access logs by virtual host name, "" for the server's
+	errorLog io.Writer
+	level    slog.Level
+	sinks    []*accesslog.Sink
+	metrics  *metrics.Metrics
+	leases   []func()
+	hideTok  bool // proxyErrorHeader 0
+}
+
+type hostLog struct {
+	out    io.Writer // a *accesslog.Sink, or standard output or error
+	format accesslog.Format
+}
+
+// Serve answers x by the table.
+func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x) }
+
+// Finished writes the access log and counts x after its last byte.
+func (g *Generation) Finished(x *exchange.Exchange, err error) {
+	now := time.Now()
+	g.metrics.Finished(x, err, now.Sub(x.Began))
+	switch x.Route.Kind {
+	case exchange.Files:
+		g.metrics.Served(metrics.ServedStatic)
+	case exchange.Proxy:
+		g.metrics.Served(metrics.ServedProxy)
+	case exchange.FastCGI:
+		g.metrics.Served(metrics.ServedFastCGI)
+	}
+	logs, own := g.logs[x.Route.VHost]
+	if !own {
+		logs = g.logs[""]
+	}
+	if len(logs) == 0 {
+		return
+	}
+	buf := lines.Get().(*[]byte)
+	for i := range logs {
+		*buf = logs[i].format.Line((*buf)[:0], x, err, now)
+		logs[i].out.Write(*buf) // a Sink never fails; standard output has nowhere to report it
+	}
+	lines.Put(buf)
+}
+
+// lines holds buffers for lines of the access log.
+var lines = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// TLS chooses the certificate of a listener for a handshake.
+func (g *Generation) TLS(listener string, hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	names := g.tls[listener]
+	if names == nil {
+		return nil, fmt.Errorf("listener %q has no certificate", listener)
+	}
+	return names.Choose(hello.ServerName)
+}
+
+// Sinks are the log files in use.
+func (g *Generation) Sinks() []*accesslog.Sink { return g.sinks }
+
+// ErrorLog is where the error log goes and its least level.
+func (g *Generation) ErrorLog() (io.Writer, slog.Level) { return g.errorLog, g.level }
+
+// Retire gives the leases up. The generation serves no new exchange; those that
+// began with it finish on it, and what owns sockets drains itself.
+func (g *Generation) Retire() {
+	for _, release := range g.leases {
+		release()
+	}
+	g.leases = nil
+}
+
+// numbers counts generations of the process.
+var numbers atomic.Uint64

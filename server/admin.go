@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"httpjet/metrics"
+	"httpjet/status"
+)
+
+// startAdmin opens the admin listener, if there is to be one (R-MGMT-1).
+func (s *Server) startAdmin() error {
+	s.kept.Metrics.Watch(metrics.Gauges{
+		ActiveConnections: func() int { return s.front.Snapshot().Active },
+		ActiveRequests:    func() int { return s.front.Snapshot().InFlight },
+	})
+	if s.opt.MetricsAddr == "" {
+		return nil
+	}
+	admin, err := status.New(status.Config{Addr: s.opt.MetricsAddr, Metrics: s.kept.Metrics.Handler(), Log: s.log})
+	if err != nil {
+		return err
+	}
+	if err := admin.Listen(); err != nil {
+		return err
+	}
+	admin.Start()
+	s.admin = admin
+	return nil
+}
+
+// stopAdmin ends the admin listener last, so that a drain can be watched.
+func (s *Server) stopAdmin() {
+	if s.admin == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
+	defer cancel()
+	s.admin.Shutdown(ctx)
+}
+
+// adminGrace is how long answers of the admin listener may take to finish.
+const adminGrace = 2 * time.Second

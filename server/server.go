@@ -1,0 +1,376 @@
+// Package server owns everything that runs: the front end, the admin listener,
+// what generations share, and the pointer to the generation in force. It loads,
+// reloads on SIGHUP, reopens logs on SIGUSR1 and drains on SIGTERM or SIGINT.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"httpjet/accesslog"
+	"httpjet/budget"
+	"httpjet/extproc"
+	"httpjet/front"
+	"httpjet/generation"
+	"httpjet/metrics"
+	"httpjet/status"
+	"httpjet/xmlconf"
+)
+
+// Version of this build; the linker sets it.
+var Version = "dev"
+
+// Options are what the command line says.
+type Options struct {
+	Root string // server root with conf/httpd_config.xml
+
+	// HTTPAddr and HTTPSAddr re-address the first plain and secure listener; both
+	// "": every listener is bound at its own address (R-CLI-3).
+	HTTPAddr, HTTPSAddr string
+	MetricsAddr         string // admin listener, "": off
+
+	Stderr io.Writer // diagnostics, besides the error log; nil: dropped
+
+	// Ready is called once, when all listeners accept: addresses by the name of
+	// the listener and, as "metrics", of the admin listener. nil: not called.
+	Ready func(addrs map[string]string)
+}
+
+// Server runs generations.
+type Server struct {
+	opt   Options
+	log   *slog.Logger
+	logTo logTarget
+	kept  generation.Kept
+	front front.Server
+	admin *status.Server
+
+	current   atomic.Pointer[site]
+	listeners map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
+}
+
+// site is a generation as the front end sees it.
+type site struct {
+	*generation.Generation
+	limits front.Limits
+}
+
+func (s *site) Limits() *front.Limits { return &s.limits }
+
+// Run serves until ctx is done or a signal ends it. It returns nil after an
+// orderly end, else why it did not start.
+func Run(ctx context.Context, opt Options) error {
+	s := &Server{opt: opt, listeners: map[string]*front.Listener{}}
+	s.logTo.set(nil, slog.LevelInfo)
+	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
+	s.front.Log = s.log
+	s.front.Current = func() front.Site { return s.current.Load() }
+
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+
+	if err := s.start(); err != nil {
+		return err
+	}
+	background, stop := context.WithCancel(context.Background())
+	idle := make(chan struct{})
+	go s.expireIdle(background, idle)
+	if s.opt.Ready != nil {
+		s.opt.Ready(s.addresses())
+	}
+	s.serve(ctx, signals)
+	stop()
+	<-idle
+	s.drain(signals)
+	return nil
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
+
+// serve handles signals until one of them, or ctx, ends the server.
+func (s *Server) serve(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-signals:
+			switch sig {
+			case syscall.SIGHUP:
+				s.reload()
+			case syscall.SIGUSR1:
+				s.reopenLogs()
+			case syscall.SIGUSR2:
+				s.logTo.toggleDebug()
+			default:
+				s.log.Info("stopping", "signal", sig.String())
+				return
+			}
+		}
+	}
+}
+
+// start builds and publishes the first generation.
+func (s *Server) start() error {
+	g, fs := s.build()
+	if fs.Failed() {
+		defer g.release()
+		return failed(fs)
+	}
+	s.reportFindings(fs)
+	for _, d := range g.Degraded {
+		s.log.Error("not served", "reason", d)
+	}
+	if err := s.startAdmin(); err != nil {
+		g.release()
+		return err
+	}
+	if err := s.publish(g.Generation); err != nil {
+		g.release()
+		s.stopAdmin()
+		return err
+	}
+	return nil
+}
+
+// built is a candidate, nil inside if not even the server file could be read.
+type built struct{ *generation.Generation }
+
+func (b built) release() {
+	if b.Generation != nil {
+		b.Retire()
+	}
+}
+
+// build loads the tree and resolves it; nothing is started.
+func (s *Server) build() (built, *xmlconf.Findings) {
+	fs := &xmlconf.Findings{}
+	cfg := xmlconf.LoadServer(s.opt.Root, fs)
+	if cfg == nil {
+		return built{}, fs
+	}
+	if s.kept.Metrics == nil {
+		t := &cfg.Server.Tuning
+		s.kept.Metrics = metrics.New()
+		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
+	}
+	return built{generation.Build(cfg, &s.kept, s.generationOptions(), fs)}, fs
+}
+
+func (s *Server) generationOptions() generation.Options {
+	return generation.Options{HTTPAddr: s.opt.HTTPAddr, HTTPSAddr: s.opt.HTTPSAddr, Version: Version, Log: s.log}
+}
+
+// failed is the error for findings that keep a tree from being served: the first
+// fatal one, one line, with its position.
+func failed(fs *xmlconf.Findings) error {
+	var first error
+	n := 0
+	for _, f := range fs.All() {
+		if f.Fatal {
+			if n++; first == nil {
+				first = errors.New(f.String())
+			}
+		}
+	}
+	if n > 1 {
+		return fmt.Errorf("%w; and %d more: see httpjet check", first, n-1)
+	}
+	return first
+}
+
+// reportFindings logs what does not act as written.
+func (s *Server) reportFindings(fs *xmlconf.Findings) {
+	for _, f := range fs.All() {
+		level := slog.LevelDebug
+		switch f.Severity {
+		case xmlconf.Error:
+			level = slog.LevelError
+		case xmlconf.Warn:
+			level = slog.LevelWarn
+		}
+		s.log.Log(context.Background(), level, f.String())
+	}
+}
+
+// publish makes g the generation in force, in this order: bind new listeners
+// (the last step that may fail), start logs, store the pointer, accept on new
+// listeners, stop removed ones, retire the generation before.
+func (s *Server) publish(g *generation.Generation) error {
+	bound, err := s.bind(g)
+	if err != nil {
+		return err
+	}
+	for _, sink := range g.Sinks() {
+		if err := sink.Start(s.reportLog); err != nil {
+			s.log.Error("log file cannot be written; its lines are lost", "err", err)
+		}
+	}
+	s.logTo.set(g.ErrorLog())
+	next := newSite(g)
+	s.front.SetLimits(&next.limits)
+	old := s.current.Swap(next)
+	wanted := map[string]bool{}
+	for _, l := range g.Listeners {
+		wanted[l.Key()] = true
+		if nl := bound[l.Key()]; nl != nil {
+			s.listeners[l.Key()] = nl
+			s.front.Serve(nl)
+		}
+	}
+	for key, l := range s.listeners {
+		if !wanted[key] {
+			delete(s.listeners, key)
+			l.Close()
+		}
+	}
+	if old != nil {
+		old.Retire()
+	}
+	s.kept.Metrics.Published(g.Number, time.Now())
+	s.log.Info("published", "generation", g.Number, "hash", g.Hash, "hosts", len(g.Config.VHosts), "listeners", len(g.Listeners))
+	return nil
+}
+
+func newSite(g *generation.Generation) *site {
+	l := &g.Limits
+	return &site{g, front.Limits{
+		ConnTimeout: l.ConnTimeout, KeepAliveTimeout: l.KeepAliveTimeout, MaxKeepAliveReq: l.MaxKeepAlive,
+		MaxTarget: l.MaxURL, MaxHead: l.MaxHead, MaxFields: l.MaxFields,
+		MaxConns: l.MaxConnections, MaxInFlight: l.MaxInFlight,
+		EnableH2C: l.EnableH2C, ServerHeader: l.ServerField,
+	}}
+}
+
+// bind opens the listeners that g has and the running generation has not. If one
+// fails, those opened before it are closed again.
+func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, error) {
+	bound := map[string]*front.Listener{}
+	for _, l := range g.Listeners {
+		if s.listeners[l.Key()] != nil {
+			continue
+		}
+		nl, err := s.front.Listen(l.Key(), front.Key{Network: l.Network, Address: l.Address, Secure: l.Secure})
+		if err != nil {
+			for _, b := range bound {
+				b.Close()
+			}
+			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
+		}
+		bound[l.Key()] = nl
+	}
+	return bound, nil
+}
+
+// reload builds a candidate and publishes it, or says why not and goes on as
+// before (R-RELOAD-1, R-RELOAD-4).
+func (s *Server) reload() {
+	g, fs := s.build()
+	err := error(nil)
+	switch {
+	case fs.Failed():
+		err = failed(fs)
+	case len(g.Degraded) > 0:
+		err = errors.New(g.Degraded[0])
+		s.reportFindings(fs)
+	default:
+		err = s.publish(g.Generation)
+	}
+	if err != nil {
+		g.release()
+		s.kept.Metrics.Reloaded(err)
+		s.log.Error("reload refused, the running generation stays", "generation", s.current.Load().Number, "err", err)
+		return
+	}
+	s.kept.Metrics.Reloaded(nil)
+	s.reportFindings(fs)
+}
+
+func (s *Server) reopenLogs() {
+	for _, sink := range s.current.Load().Sinks() {
+		if err := sink.Reopen(); err != nil {
+			s.log.Error("reopen log", "err", err)
+		}
+	}
+	s.log.Info("logs reopened")
+}
+
+// reportLog tells of a log file that cannot be written, past the log itself.
+func (s *Server) reportLog(err error) { fmt.Fprintf(orDiscard(s.opt.Stderr), "log: %v\n", err) }
+
+// drain ends the server (R-STOP-1 to 4): no new connections, work in flight has
+// its time, a second signal ends it at once.
+func (s *Server) drain(signals <-chan os.Signal) {
+	limits := &s.current.Load().Generation.Limits
+	ctx, cancel := context.WithTimeout(context.Background(), limits.ShutdownDelay+limits.Grace)
+	watched := make(chan struct{})
+	go watchSignals(ctx, cancel, signals, watched)
+	if limits.ShutdownDelay > 0 {
+		wait, stop := context.WithTimeout(ctx, limits.ShutdownDelay)
+		<-wait.Done()
+		stop()
+	}
+	if cut := s.front.Drain(ctx); cut > 0 {
+		s.log.Warn("stopped before all work was done", "cut", cut)
+	}
+	cancel()
+	<-watched
+	s.stopAdmin()
+	s.log.Info("stopped")
+	s.current.Load().Retire()
+}
+
+// watchSignals cancels the drain at a second signal.
+func watchSignals(ctx context.Context, cancel context.CancelFunc, signals <-chan os.Signal, done chan<- struct{}) {
+	defer close(done)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-signals:
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				cancel()
+				return
+			}
+		}
+	}
+}
+
+// expireIdle closes idle upstream connections of all pools.
+func (s *Server) expireIdle(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	extproc.ExpireIdle(ctx, func() []extproc.Expirer {
+		var list []extproc.Expirer
+		for _, c := range s.kept.Proxies.Values() {
+			list = append(list, c)
+		}
+		for _, c := range s.kept.Apps.Values() {
+			list = append(list, c)
+		}
+		return list
+	})
+}
+
+func (s *Server) addresses() map[string]string {
+	addrs := map[string]string{}
+	for _, l := range s.current.Load().Listeners {
+		addrs[l.Name] = s.listeners[l.Key()].Addr().String()
+	}
+	if s.admin != nil {
+		addrs["metrics"] = s.admin.Addr().String()
+	}
+	return addrs
+}
