@@ -80,7 +80,7 @@ type Call struct {
 // Reply is a reply head with its body still on the wire.
 type Reply struct {
 	Status   int
-	Fields   exchange.Fields         // end-to-end fields only
+	Fields   exchange.Fields         // end-to-end fields only; Trailer names what Trailers may hold
 	Length   int64                   // -1: unknown until the end
 	Body     io.Reader               // returns io.EOF only at a proven end, else an error
 	Trailers func() *exchange.Fields // after io.EOF; may be nil

@@ -124,19 +124,33 @@ func (c *h1call) accept(r *h1.Response) {
 	c.gotHead = true
 	c.keep = r.KeepAlive
 	c.body = c.conn.br.Body(r.Framing)
+	c.reply = NewReply(r, c.body)
+	c.reply.Body, c.reply.Done = c, c.close
+}
+
+// NewReply makes a reply of a final HTTP/1 head and its body: it keeps the
+// end-to-end fields, and one Trailer field for the trailers that may be relayed.
+// The caller sets Done.
+func NewReply(r *h1.Response, body *h1.Body) Reply {
 	announced := ""
 	if r.Framing == h1.Chunked {
 		announced = AnnouncedTrailers(&r.Fields)
 	}
 	StripHops(&r.Fields)
+	reply := Reply{Status: r.Status, Fields: r.Fields, Length: r.Length, Body: body, Buffered: body.Buffered}
 	if announced != "" {
-		r.Fields.Add("Trailer", announced)
+		reply.Fields.Add("Trailer", announced)
 	}
-	c.reply = Reply{Status: r.Status, Fields: r.Fields, Length: r.Length, Body: c,
-		Buffered: c.body.Buffered, Done: c.close}
 	if r.Framing == h1.Chunked {
-		c.reply.Trailers = c.trailers
+		reply.Trailers = func() *exchange.Fields {
+			f := body.Trailers()
+			if f != nil {
+				StripTrailers(f)
+			}
+			return f
+		}
 	}
+	return reply
 }
 
 // Read reads the reply's body.
@@ -146,14 +160,6 @@ func (c *h1call) Read(p []byte) (int, error) {
 		err = clientGone(c.ctx)
 	}
 	return n, err
-}
-
-func (c *h1call) trailers() *exchange.Fields {
-	f := c.body.Trailers()
-	if f != nil {
-		StripTrailers(f)
-	}
-	return f
 }
 
 // What a waiting call waits for.
@@ -232,7 +238,7 @@ func (c *h1call) tooLate(w int) error {
 	case w == waitHead:
 		return exchange.Fail(504, "upstream_timeout", "%s: no reply head within %v", c.addr(), c.headTimeout())
 	case c.pump.stage.Load() == pumpReading:
-		return exchange.Fail(408, "request_timeout", "client sent no body byte for %v", stall)
+		return exchange.Fail(408, "request_stalled", "client sent no body byte for %v", stall)
 	}
 	return exchange.Fail(504, "request_stalled", "%s took no body byte for %v", c.addr(), stall)
 }

@@ -132,7 +132,7 @@ func bodyError(err error) error {
 		return err
 	}
 	if isTimeout(err) {
-		return exchange.Fail(408, "request_timeout", "read request body: %w", err)
+		return exchange.Fail(408, "request_stalled", "read request body: %w", err)
 	}
 	return fmt.Errorf("%w: read request body: %v", exchange.ErrClientGone, err)
 }

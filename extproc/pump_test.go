@@ -142,16 +142,18 @@ func TestTrailersBothWays(t *testing.T) {
 // An answer that comes before the upload ends is delivered, and the connection
 // never carries another call (G16).
 func TestG16EarlyAnswer(t *testing.T) {
+	hold := make(chan struct{})
 	u := newUpstream(t, func(u *upstream, c *upConn) {
 		h := u.head(c)
 		if strings.HasPrefix(h, "POST") {
 			io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
-			u.head(c) // whatever comes is not answered
+			<-hold // neither read nor closed
 			return
 		}
 		io.WriteString(c, ok)
 		u.head(c)
 	})
+	t.Cleanup(func() { close(hold) })
 	p := client(t, target(u.addr))
 	for _, blocked := range []bool{false, true} {
 		upload := io.Reader(neverEnding{})
@@ -169,7 +171,7 @@ func TestG16EarlyAnswer(t *testing.T) {
 			t.Errorf("connection kept: %+v", s)
 		}
 		if _, err := c.Body.Read(make([]byte, 1)); err == nil {
-			t.Error("the client's body was not stopped")
+			t.Errorf("blocked %v: the client's body was not stopped", blocked)
 		}
 	}
 	r, err := p.Do(bg, get("/next"))
@@ -183,7 +185,10 @@ func TestG16EarlyAnswer(t *testing.T) {
 
 type neverEnding struct{}
 
-func (neverEnding) Read(p []byte) (int, error) { return len(p), nil }
+func (neverEnding) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
 
 // The head must not wait for a slow body.
 func TestHeadLeavesBeforeBody(t *testing.T) {
@@ -250,7 +255,7 @@ func TestStalledUploads(t *testing.T) { // R-TMO-3
 	pr, pw := io.Pipe()
 	defer pw.Close()
 	r, err = p.Do(bg, post(10, pr))
-	fails(t, r, err, 408, "request_timeout")
+	fails(t, r, err, 408, "request_stalled")
 	close(hold)
 	if s := p.Stats(); s != (PoolStats{}) {
 		t.Errorf("%+v", s)
