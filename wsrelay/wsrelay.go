@@ -1,0 +1,219 @@
+// Package wsrelay serves WebSocket upgrades: it performs the handshake with the
+// backend over HTTP/1.1, hands its 101 to the client, and relays raw bytes both
+// ways. It reads no frame and forges none.
+package wsrelay
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+	"httpjet/forward"
+	"httpjet/streaming"
+)
+
+// defaultInit is the InitTimeout of a Handler that has none.
+const defaultInit = 10 * time.Second
+
+// Dialer is what a client must offer to carry a tunnel. A client of a protocol
+// that multiplexes its connections does not.
+type Dialer interface {
+	// Dial opens a connection that only the caller uses; see extproc.H1Client.
+	Dial(ctx context.Context) (conn net.Conn, release func(), err error)
+}
+
+// Handler relays the WebSockets of one target. It must not be copied.
+type Handler struct {
+	Client      extproc.Client  // 502 upgrade_unsupported if it is no Dialer (R-WS-3)
+	Forward     forward.Options // fields of the hop
+	InitTimeout time.Duration   // longest wait for the head of the handshake; 0: 10 s
+	IdleTimeout time.Duration   // a relay is closed after this long without a byte; 0: never
+
+	mu      sync.Mutex
+	relays  map[*relay]struct{} // open ones
+	drained bool
+}
+
+// Serve performs the handshake and relays until both sides are done. A request
+// that is no proper upgrade never becomes a tunnel, nor does an answer other
+// than a valid 101.
+func (h *Handler) Serve(x *exchange.Exchange) error {
+	var f exchange.Fields
+	h.Forward.Fields(x, &f)
+	if err := checkRequest(x, &f); err != nil {
+		return err
+	}
+	target, err := forward.Target(x)
+	if err != nil {
+		return err
+	}
+	d, ok := h.Client.(Dialer)
+	if !ok {
+		return exchange.Fail(502, "upgrade_unsupported", "the target's protocol carries no WebSocket")
+	}
+	ctx := x.Context()
+	conn, release, err := d.Dial(ctx)
+	if err != nil {
+		if e, ok := errors.AsType[*extproc.DialError](err); ok {
+			return e.Failure()
+		}
+		return err
+	}
+	defer release()
+	r := &relay{peer: conn}
+	defer r.close()
+	fired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { r.close(); close(fired) })
+	defer func() {
+		if !stop() {
+			<-fired
+		}
+	}()
+	f.Add("Connection", "Upgrade")
+	f.Add("Upgrade", "websocket")
+	hs := handshake{conn: conn, ctx: ctx, timeout: h.initTimeout()}
+	if err := hs.send(target, x.Req.Host, &f); err != nil {
+		return err
+	}
+	return h.answer(x, r, &hs, f.Get("Sec-WebSocket-Key"))
+}
+
+// answer reads the backend's answer: a 101 opens the tunnel, anything else is an
+// ordinary response (R-WS-4, fault 9).
+func (h *Handler) answer(x *exchange.Exchange, r *relay, hs *handshake, key string) error {
+	resp, err := hs.receive()
+	if err != nil {
+		return err
+	}
+	if resp.Status != 101 {
+		reply := hs.reply(resp)
+		forward.StripPolicy(&reply.Fields)
+		return streaming.Relay(x, reply)
+	}
+	switch {
+	case !resp.Fields.HasToken("Upgrade", "websocket"), !resp.Fields.HasToken("Connection", "upgrade"):
+		return exchange.Fail(502, "upgrade_failed", "101 of another protocol")
+	case resp.Fields.Get("Sec-WebSocket-Accept") != acceptKey(key):
+		return exchange.Fail(502, "upgrade_failed", "101 with a wrong Sec-WebSocket-Accept")
+	}
+	extproc.StripHops(&resp.Fields)
+	x.Resp.Fields.Reset()
+	for name, value := range resp.Fields.All() {
+		if !exchange.EqualName(name, "Server") && !exchange.EqualName(name, "Date") {
+			x.Resp.Fields.Add(name, value)
+		}
+	}
+	x.Resp.Fields.Add("Connection", "Upgrade")
+	x.Resp.Fields.Add("Upgrade", "websocket")
+	client, err := x.Upgrade()
+	if err != nil {
+		return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
+	}
+	r.open(client, hs.early())
+	if !h.add(r) {
+		return nil
+	}
+	defer h.remove(r)
+	err = r.run(h.IdleTimeout)
+	x.CountUpgraded(r.down.Load())
+	return err
+}
+
+// Drain closes all relays, raw, and those that would still open (R-WS-7).
+func (h *Handler) Drain() {
+	h.mu.Lock()
+	h.drained = true
+	open := make([]*relay, 0, len(h.relays))
+	for r := range h.relays {
+		open = append(open, r)
+	}
+	h.mu.Unlock()
+	for _, r := range open {
+		r.close()
+	}
+}
+
+// Open returns the number of relays.
+func (h *Handler) Open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.relays)
+}
+
+func (h *Handler) add(r *relay) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.drained {
+		return false
+	}
+	if h.relays == nil {
+		h.relays = map[*relay]struct{}{}
+	}
+	h.relays[r] = struct{}{}
+	return true
+}
+
+func (h *Handler) remove(r *relay) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.relays, r)
+}
+
+func (h *Handler) initTimeout() time.Duration {
+	if h.InitTimeout > 0 {
+		return h.InitTimeout
+	}
+	return defaultInit
+}
+
+// checkRequest refuses what RFC 6455 §4.2.1 does not allow in an opening
+// handshake. f is what would be sent on.
+func checkRequest(x *exchange.Exchange, f *exchange.Fields) error {
+	if !forward.IsUpgrade(x) {
+		if x.Req.Method != "GET" || x.Req.Proto == "HTTP/1.0" {
+			return exchange.Fail(400, "bad_handshake", "%s over %s cannot open a WebSocket", x.Req.Method, x.Req.Proto)
+		}
+		e := exchange.Fail(426, "upgrade_required", "no WebSocket handshake")
+		e.Fields = []exchange.Field{{Name: "Upgrade", Value: "websocket"}}
+		return e
+	}
+	if x.Req.Length != 0 {
+		// Its bytes would be taken for frames by one side and a body by the other.
+		e := exchange.Fail(400, "bad_handshake", "handshake with a body")
+		e.Close = true
+		return e
+	}
+	if v, ok := single(f, "Sec-WebSocket-Version"); !ok || v != "13" {
+		e := exchange.Fail(426, "bad_handshake", "WebSocket version other than 13")
+		e.Fields = []exchange.Field{{Name: "Sec-WebSocket-Version", Value: "13"}, {Name: "Upgrade", Value: "websocket"}}
+		return e
+	}
+	key, ok := single(f, "Sec-WebSocket-Key")
+	if raw, err := base64.StdEncoding.DecodeString(key); !ok || err != nil || len(raw) != 16 {
+		return exchange.Fail(400, "bad_handshake", "Sec-WebSocket-Key is not 16 bytes in base64")
+	}
+	return nil
+}
+
+// single returns the value of a field that occurs exactly once.
+func single(f *exchange.Fields, name string) (value string, ok bool) {
+	n := 0
+	for v := range f.Values(name) {
+		value = v
+		n++
+	}
+	return value, n == 1
+}
+
+// acceptKey is the proof that the backend has read key (RFC 6455 §4.2.2).
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
