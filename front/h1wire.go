@@ -221,7 +221,9 @@ func (c *h1conn) write(p []byte) error {
 
 var crlf = []byte("\r\n")
 
-// send sends the output, then p and end.
+// send sends the output, then p and end. A deadline that passes after some
+// progress is moved on: a client is cut between one and two times the connection
+// timeout after the last byte that it took.
 func (c *h1conn) send(p, end []byte) error {
 	c.vec = [3][]byte{c.out, p, end}
 	c.out = c.out[:0]
