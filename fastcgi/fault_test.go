@@ -354,6 +354,28 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
+// An application that gives up during the upload is at fault, not the client
+// whose upload is stopped then.
+func TestApplicationFailsDuringUpload(t *testing.T) {
+	f := func(script, want string) {
+		t.Helper()
+		c := newClient(t, rawApp(t, func(_ int, p *peer) {
+			p.hearHead()
+			p.say(t, script)
+		}), Options{})
+		b := newClientBody()
+		if r := <-fetchLater(t.Context(), c, b.call(HeldMax+1)); describe(r.err) != want {
+			t.Errorf("%q: %q %v, want %s", script, r.body, r.err, want)
+		}
+		if !b.wasStopped() {
+			t.Errorf("%q: upload not stopped", script)
+		}
+	}
+	f("", "502 fcgi_protocol")
+	f("end 2", "503 fcgi_unavailable")
+	f(`stdout "X: y\r\n\r\nx"`, "502 fcgi_protocol")
+}
+
 // Half a reply read is a connection lost, and capacity won (R-FCGI-9).
 func TestUnreadReplyPoisons(t *testing.T) {
 	target := rawApp(t, func(_ int, p *peer) {

@@ -37,13 +37,14 @@ func TestDeadIdleConnectionIsReplaced(t *testing.T) {
 	f := func(name, last string) {
 		t.Helper()
 		var conns atomic.Int32
-		ended := make(chan struct{}, 10)
+		idle, ended := make(chan struct{}), make(chan struct{})
 		c := newClient(t, rawApp(t, func(n int, p *peer) {
 			conns.Add(1)
 			if _, err := p.hear(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			p.say(t, okReply)
+			<-idle
 			if last != "" {
 				p.say(t, last)
 			} else {
@@ -56,6 +57,10 @@ func TestDeadIdleConnectionIsReplaced(t *testing.T) {
 			if _, body, err := fetch(c, post(1, strings.NewReader("x"))); body != "ok" || err != nil {
 				t.Errorf("%s: %q %v", name, body, err)
 			}
+			if s := c.Stats(); s.Idle != 1 {
+				t.Errorf("%s: %+v, want one idle", name, s)
+			}
+			idle <- struct{}{}
 			<-ended
 		}
 		if n := conns.Load(); n != 3 {
@@ -106,24 +111,50 @@ func TestStaleConnectionIsRedialledOnce(t *testing.T) {
 	f("GET, dead again", 2, get(), "502 fcgi_protocol", 2)
 }
 
+// A reply that began is a reply, be it one byte of STDERR.
+func TestBegunReplyIsNotRedialled(t *testing.T) {
+	f := func(script string) {
+		t.Helper()
+		var conns atomic.Int32
+		c := newClient(t, rawApp(t, func(_ int, p *peer) {
+			conns.Add(1)
+			p.hear()
+			p.say(t, okReply)
+			p.hear()
+			p.say(t, script)
+		}), Options{})
+		if _, _, err := fetch(c, get()); err != nil {
+			t.Fatal(err)
+		}
+		if _, body, err := fetch(c, get()); describe(err) != "502 fcgi_protocol" || conns.Load() != 1 {
+			t.Errorf("%s: %q %v after %d connections", script, body, err, conns.Load())
+		}
+	}
+	f(`raw "\x01"`)
+	f(`stderr "x"`)
+}
+
 // If not one byte of the request went out, any call may be sent again, and a
 // body that streams is still untouched.
 func TestStaleConnectionBeforeTheFirstByte(t *testing.T) {
 	f := func(name string, call *extproc.Call, want string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
+			end := make(chan struct{})
 			c := newClient(t, pipeTarget(1), Options{Dial: pipeDial(func(n int, p *peer) {
 				if q, err := p.hear(); err == nil {
 					p.say(t, fmt.Sprintf("stdout %q\nend 0", fmt.Sprintf("X: y\r\n\r\n%d: %d", n, len(q.stdin))))
 				}
+				<-end
 			})})
 			if _, body, err := fetch(c, get()); body != "0: 0" || err != nil {
 				t.Fatalf("%s: first call: %q %v", name, body, err)
 			}
-			synctest.Wait() // the application has closed its end
 			if s := c.Stats(); s.Idle != 1 {
 				t.Fatalf("%s: %+v", name, s)
 			}
+			close(end)
+			synctest.Wait() // the application has closed its end
 			if _, body, err := fetch(c, call); body != want || err != nil {
 				t.Errorf("%s: %q %v, want %q", name, body, err, want)
 			}
