@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/gorilla/websocket"
+
+	"httpjet/check"
 )
 
 func startBackends(t *testing.T) *Backends {
@@ -47,6 +49,19 @@ func TestWriteFillsAddressesIn(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(b.Dir, name)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTreePassesStrictCheck: the first configuration that a reader sees leaves
+// nothing to be said.
+func TestTreePassesStrictCheck(t *testing.T) {
+	b := startBackends(t)
+	if err := Write(b.Dir, b); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if code := check.Run(check.Options{Root: b.Dir, Strict: true}, &out); code != check.OK || !strings.Contains(out.String(), "0 errors, 0 warnings") {
+		t.Errorf("check --strict ends with %d:\n%s", code, &out)
 	}
 }
 

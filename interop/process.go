@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -105,14 +106,18 @@ func dial(network, address string) func() error {
 	}
 }
 
-// freePort is a loopback address that nothing listened on a moment ago.
+// freePort is a loopback address that nothing listens on. It lies below the
+// ports that the kernel gives to outgoing connections, so none of those takes it
+// before the program that it is meant for.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			return addr, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", errors.New("no free port between 20000 and 32000")
 }
 
 // A tree is what a configuration needs besides its server file.
@@ -138,9 +143,7 @@ const serverFile = `<?xml version="1.0" encoding="UTF-8"?>
     <allowOverride>31</allowOverride>
     <accessFileName>.htaccess</accessFileName>
   </htAccess>
-  <index>
-    <indexFiles>index.html</indexFiles>
-  </index>
+  <indexFiles>index.html</indexFiles>
   <virtualHostList>
     <virtualHost>
       <name>{{name}}</name>
@@ -155,7 +158,7 @@ const serverFile = `<?xml version="1.0" encoding="UTF-8"?>
       <name>Plain</name>
       <address>{{http}}</address>
       <secure>0</secure>
-      <vhostMapList><vhostMap><vhost>{{name}}</vhost><domain>*</domain></vhostMap></vhostMapList>
+      <vhostMapList><vhostMap><vhost>{{name}}</vhost><domain>127.0.0.1, localhost, *</domain></vhostMap></vhostMapList>
     </listener>{{tls}}
   </listenerList>
 </httpServerConfig>
@@ -168,7 +171,7 @@ const secureListener = `
       <secure>1</secure>
       <keyFile>$SERVER_ROOT/conf/cert/key.pem</keyFile>
       <certFile>$SERVER_ROOT/conf/cert/cert.pem</certFile>
-      <vhostMapList><vhostMap><vhost>{{name}}</vhost><domain>*</domain></vhostMap></vhostMapList>
+      <vhostMapList><vhostMap><vhost>{{name}}</vhost><domain>127.0.0.1, localhost, *</domain></vhostMap></vhostMapList>
     </listener>`
 
 // serve writes the tree below the run's directory and starts httpjet on it. The
