@@ -12,7 +12,11 @@ type decoder struct {
 	schemas schemas
 	told    map[string]bool // file, path and spelling
 	vars    Expander
+	hints   int // suggestions made
 }
+
+// maxHints bounds the time spent on suggestions for a file full of nonsense.
+const maxHints = 200
 
 func newDecoder(fs *Findings) *decoder {
 	return &decoder{fs: fs, schemas: schemas{}, told: map[string]bool{}}
@@ -350,19 +354,24 @@ func (d *decoder) leaf(c *Node, e *element, sc scope) {
 	}
 }
 
+// unknown reports an element that is not declared, once for a file and path.
 func (d *decoder) unknown(c *Node, s *schema, sc scope) {
 	at := sc.place(c, c.Name)
+	if !d.once("unknown", at) {
+		return
+	}
 	hint := ""
-	if w := suggest(c.Name, s.names()); w != "" {
-		hint = "use <" + w + ">"
+	if d.hints < maxHints {
+		d.hints++
+		if w := suggest(c.Name, s.names()); w != "" {
+			hint = "use <" + w + ">"
+		}
 	}
 	if sc.strict {
 		d.fs.Fatal("E-STRICT", at, hint, "%s", sc.say("unknown element <"+cut(c.Name)+">"))
 		return
 	}
-	if d.once("unknown", at) {
-		d.fs.Warn("W-UNKNOWN", at, hint, "%s", sc.say("unknown element <"+cut(c.Name)+"> is ignored"))
-	}
+	d.fs.Warn("W-UNKNOWN", at, hint, "%s", sc.say("unknown element <"+cut(c.Name)+"> is ignored"))
 }
 
 func (d *decoder) spelling(c *Node, want string, sc scope) {

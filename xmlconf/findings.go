@@ -55,14 +55,22 @@ func (f Finding) String() string {
 // Findings collects findings in the order they were made. The same finding is
 // kept once. The zero value is ready; it is not safe for concurrent use.
 type Findings struct {
-	list []Finding
-	seen map[Finding]bool
+	list   []Finding
+	seen   map[Finding]bool
+	failed bool
 }
+
+// maxFindings bounds what a hostile file can make us keep.
+const maxFindings = 10_000
 
 // Add appends f unless an equal one is there.
 func (fs *Findings) Add(f Finding) {
-	if fs.seen[f] {
+	fs.failed = fs.failed || f.Fatal
+	if fs.seen[f] || len(fs.list) > maxFindings {
 		return
+	}
+	if len(fs.list) == maxFindings {
+		f = Finding{Code: "W-MORE", Severity: Warn, Pos: f.Pos, Message: "further findings are not told"}
 	}
 	if fs.seen == nil {
 		fs.seen = map[Finding]bool{}
@@ -71,7 +79,7 @@ func (fs *Findings) Add(f Finding) {
 	fs.list = append(fs.list, f)
 }
 
-// Info, Warn, Error and Fatal add a finding at a place.
+// Info adds a remark at a place, with a hint and a formatted message.
 func (fs *Findings) Info(code string, at Place, hint, format string, args ...any) {
 	fs.add(code, Info, false, at, hint, format, args)
 }
@@ -99,9 +107,7 @@ func (fs *Findings) add(code string, s Severity, fatal bool, at Place, hint, for
 func (fs *Findings) All() []Finding { return slices.Clone(fs.list) }
 
 // Failed reports whether a finding is fatal.
-func (fs *Findings) Failed() bool {
-	return slices.ContainsFunc(fs.list, func(f Finding) bool { return f.Fatal })
-}
+func (fs *Findings) Failed() bool { return fs.failed }
 
 // Count returns how many findings have severity s.
 func (fs *Findings) Count(s Severity) int {

@@ -42,8 +42,13 @@ func (p *ExtProcessor) settle(fs *Findings) {
 	p.HealthCheck.settle(fs, subject)
 	p.CircuitBreaker.settle(fs, subject)
 	p.Retry.settle(fs, subject)
-	if c := p.StickyCookie; c != nil && c.SameSite == "None" && c.Secure != "1" {
-		fs.Fatal("E-STRICT", c.At("sameSite"), "set secure to 1", "%sstickyCookie: sameSite None needs secure", subject)
+	if c := p.StickyCookie; c != nil {
+		if c.SameSite == "None" && c.Secure != "1" {
+			fs.Fatal("E-STRICT", c.At("sameSite"), "set secure to 1", "%sstickyCookie: sameSite None needs secure", subject)
+		}
+		if !isOrigin(c.Path) || strings.Contains(c.Path, ";") {
+			fs.Fatal("E-STRICT", c.At("path"), "start it with /", "%sstickyCookie: path %q is no path", subject, cut(c.Path))
+		}
 	}
 	if t := p.UpstreamTLS; t != nil {
 		if (t.CertFile == "") != (t.KeyFile == "") {
@@ -115,6 +120,9 @@ func (p *ExtProcessor) policy(fs *Findings, subject string) {
 	}
 	if p.LoadBalancePolicy == "cookie-hash" && p.CookieName == "" {
 		fs.Fatal("E-STRICT", p.At("loadBalancePolicy"), "write cookieName", "%sloadBalancePolicy cookie-hash needs cookieName", subject)
+	}
+	if p.LoadBalancePolicy == "sticky" && p.CookieName == "" {
+		p.CookieName = "SERVERID"
 	}
 	if p.CookieName != "" && !isToken(p.CookieName) {
 		fs.Fatal("E-STRICT", p.At("cookieName"), "", "%scookieName %q is no cookie name", subject, cut(p.CookieName))

@@ -106,6 +106,12 @@ func hostVars(n *Node, vars Expander) Expander {
 
 // settle finishes what tags cannot say: addresses, locations, bad URIs.
 func (l *loader) settle(v *VHost, vars Expander) {
+	v.HtAccess.settle(l.fs)
+	v.Logging.settle()
+	if v.VHSSL != nil && v.VHSSL.CertFile != "" && len(v.AcmeDomains) > 0 {
+		l.fs.Fatal("E-STRICT", v.At("acmeDomains"), "remove one", "acmeDomains and vhssl certificates exclude each other")
+	}
+	acmeNames(v.AcmeDomains, v.At("acmeDomains"), "", l.fs)
 	v.ExtProcessors = l.processors(v.ExtProcessors)
 	v.Contexts = l.contexts(v.Contexts, vars)
 	for _, w := range v.WebSockets {

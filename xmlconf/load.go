@@ -171,9 +171,7 @@ func (l *loader) server(n *Node) *Server {
 	s.Templates = distinct(s.Templates, "vhTemplate", l.fs, func(t *TemplateDecl) (string, string, Place) { return t.Name, t.Name, t.At("name") })
 	s.Listeners = distinct(s.Listeners, "listener", l.fs, func(t *Listener) (string, string, Place) { return t.Name, t.Name, t.At("name") })
 	s.Listeners = l.listeners(s.Listeners)
-	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
-		l.fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
-	}
+	s.settle(l.fs)
 	return s
 }
 

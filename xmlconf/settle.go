@@ -1,0 +1,87 @@
+package xmlconf
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// settle tests what one tag of the server file cannot say.
+func (s *Server) settle(fs *Findings) {
+	s.HtAccess.settle(fs)
+	s.Logging.settle()
+	s.Management.settle(fs)
+	if t := s.Tracing; t != nil {
+		if rate, err := strconv.ParseFloat(t.SampleRate, 64); err != nil || !(rate >= 0 && rate <= 1) {
+			fs.Fatal("E-STRICT", t.At("sampleRate"), "write 0 to 1", "tracing: sampleRate %q is no share", cut(t.SampleRate))
+		}
+		if t.Exporter == "otlphttp" && t.Endpoint == "" {
+			fs.Fatal("E-STRICT", t.Where, "write endpoint", "tracing: exporter otlphttp needs an endpoint")
+		}
+	}
+	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
+		fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
+	}
+	for _, ln := range s.Listeners {
+		acmeNames(ln.AcmeDomains, ln.At("acmeDomains"), "listener "+strconv.Quote(ln.Name)+": ", fs)
+	}
+	if s.UseIPInProxyHeader == 1 || s.UseIPInProxyHeader == 4 {
+		fs.Warn("W-TRUST-ALL", s.At("useIpInProxyHeader"), "use 2 and mark trusted proxies with T", // R-ACL-3
+			"useIpInProxyHeader %d believes every client about its address", s.UseIPInProxyHeader)
+	}
+}
+
+// settle tests the management listener (R-MGMT-1): a literal address, and an
+// allow-list unless it is loopback.
+func (m *Management) settle(fs *Findings) {
+	if m == nil {
+		return
+	}
+	at, err := netip.ParseAddrPort(m.Address)
+	switch {
+	case err != nil:
+		fs.Fatal("E-STRICT", m.At("address"), "write 127.0.0.1:9090", "management: address %q is no literal IP address with a port", cut(m.Address))
+	case !at.Addr().IsLoopback() && len(m.AllowedCIDRs) == 0:
+		fs.Fatal("E-STRICT", m.At("address"), "write allowedCIDRs", "management: an address that is not loopback needs allowedCIDRs")
+	case !at.Addr().IsLoopback():
+		fs.Warn("W-MGMT-REMOTE", m.At("address"), "", "management: %s can be reached from other machines", at)
+	}
+	for _, c := range m.AllowedCIDRs {
+		if _, err := netip.ParsePrefix(c); err != nil {
+			fs.Fatal("E-STRICT", m.At("allowedCIDRs"), "write 192.0.2.0/24", "management: %q is no network", cut(c))
+		}
+	}
+}
+
+// acmeNames tests names for automatic certificates (R-ACME-1): exact, without
+// port or scheme.
+func acmeNames(names []string, at Place, subject string, fs *Findings) {
+	for _, n := range names {
+		if !validHost(n) || !strings.Contains(n, ".") {
+			fs.Fatal("E-STRICT", at, "write exact host names", "%sacmeDomains: %q is no host name", subject, cut(n))
+		}
+	}
+}
+
+func (h *HtAccess) settle(fs *Findings) {
+	if strings.Contains(h.AccessFileName, "/") {
+		fs.Warn("W-RANGE", h.At("accessFileName"), "write a file name", "htAccess: accessFileName %q is no file name: the default .htaccess is used", cut(h.AccessFileName))
+		h.AccessFileName = ".htaccess"
+	}
+}
+
+// settle maps the older switches of an access log to logHeaders (LSX 2.3).
+func (l *Logging) settle() {
+	for _, a := range l.AccessLogs {
+		if a.Written("logHeaders") || !a.Written("logReferer") && !a.Written("logUserAgent") {
+			continue
+		}
+		a.LogHeaders = 0
+		if a.LogReferer {
+			a.LogHeaders |= 1
+		}
+		if a.LogUserAgent {
+			a.LogHeaders |= 2
+		}
+	}
+}
