@@ -81,7 +81,7 @@ func TestRequestIsTheSameOnEveryFront(t *testing.T) {
 		if want := s.URL[:strings.Index(s.URL, ":")]; got.Scheme != want || (got.TLS != nil) != (want == "https") {
 			t.Errorf("scheme %q, want %q", got.Scheme, want)
 		}
-		do(t, s, "PUT", "/", io.MultiReader(strings.NewReader("unknown"))) // no length
+		do(t, s, "PUT", "/", io.MultiReader(strings.NewReader("unknown")))                         // no length
 		if again := <-seens; again.Length != -1 || again.body != "unknown" || again.ID == got.ID { // R-PIPE-11
 			t.Errorf("length %d, body %q, id %q", again.Length, again.body, again.ID)
 		}

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"httpjet/exchange"
 	"httpjet/exchange/exchangetest"
 	"httpjet/front"
@@ -297,9 +295,8 @@ func TestH2CPriorKnowledge(t *testing.T) {
 		})}
 		site.Lim.EnableH2C = enabled
 		s := exchangetest.Start(t, site, false)
-		tr := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}}
+		tr := &http.Transport{Protocols: new(http.Protocols)}
+		tr.Protocols.SetUnencryptedHTTP2(true)
 		resp, err := (&http.Client{Transport: tr}).Get(s.URL + "/")
 		if !enabled {
 			if err == nil {

@@ -3,6 +3,7 @@ package front
 import (
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ type h1conn struct {
 	out   []byte
 	small *[smallOut]byte
 	vec   [3][]byte
+	bufs  net.Buffers // of vec, while it is written
 }
 
 // response is the state of the response that is being written.

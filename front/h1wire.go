@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"time"
 
@@ -231,10 +230,10 @@ func (c *h1conn) send(p, end []byte) error {
 	if c.tls != nil {
 		return c.sendTLS()
 	}
-	bufs := net.Buffers(c.vec[:])
+	c.bufs = c.vec[:]
 	for {
 		c.extendWrite()
-		n, err := bufs.WriteTo(c.sock.Conn)
+		n, err := c.bufs.WriteTo(c.sock.Conn)
 		if err == nil {
 			return nil
 		}

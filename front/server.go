@@ -214,7 +214,7 @@ func (s *Server) run(x *exchange.Exchange, h exchange.Handler, w exchange.Wire) 
 			w.Abort(err)
 			return
 		}
-		err = exchange.Run(x, exchange.HandlerFunc(func(*exchange.Exchange) error { return err }))
+		err = exchange.Run(x, answerWith(err))
 	}()
 	return exchange.Run(x, h)
 }

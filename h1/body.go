@@ -130,12 +130,12 @@ func (b *Body) sizeAtHand() bool {
 		}
 		p = p[2:]
 	}
-	i := bytes.IndexByte(p, '\n')
-	if i < 0 {
+	_, after, ok := bytes.Cut(p, []byte{'\n'})
+	if !ok {
 		return false
 	}
 	// A zero may be the last chunk: its trailers must be at hand too.
-	return p[0] != '0' || bytes.HasPrefix(p[i+1:], crlf) || bytes.Contains(p[i+1:], crlfcrlf)
+	return p[0] != '0' || bytes.HasPrefix(after, crlf) || bytes.Contains(after, crlfcrlf)
 }
 
 var crlf, crlfcrlf = []byte("\r\n"), []byte("\r\n\r\n")

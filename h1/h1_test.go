@@ -62,10 +62,11 @@ func transcripts(t testing.TB, dir string, f func(file string, cs []transcript))
 func runTranscripts(t *testing.T, dir string, verdict func(in io.Reader, method string) string) {
 	transcripts(t, dir, func(file string, cs []transcript) {
 		head, _, _ := strings.Cut(readFile(t, file), "\n== ")
-		out := head
+		var out strings.Builder
+		out.WriteString(head)
 		for _, c := range cs {
 			got := strings.TrimSpace(verdict(strings.NewReader(c.in), c.method))
-			out += fmt.Sprintf("\n== %s\n%s----\n%s\n", c.title, c.text, got)
+			out.WriteString(fmt.Sprintf("\n== %s\n%s----\n%s\n", c.title, c.text, got))
 			if got != c.want && !*update {
 				t.Errorf("%s: %s: verdict\n%s\nwant\n%s", file, c.title, got, c.want)
 			}
@@ -75,7 +76,7 @@ func runTranscripts(t *testing.T, dir string, verdict func(in io.Reader, method 
 			}
 		}
 		if *update {
-			if err := os.WriteFile(file, []byte(out), 0o666); err != nil {
+			if err := os.WriteFile(file, []byte(out.String()), 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
