@@ -15,6 +15,11 @@ import (
 
 // conversation is one request and its reply on one connection. It belongs to
 // the goroutine of the caller; only kill and uploaded come from others.
+//
+// Life of a conversation: open sends and waits for the head; then it ends in
+// abandon, or lives on as the Reply's body: Read until io.EOF or a failure, and
+// close. In between, the connection is poisoned by the mere fact that nobody has
+// put it back.
 type conversation struct {
 	c    *Client
 	ctx  context.Context
@@ -37,6 +42,7 @@ type conversation struct {
 	headIn bool // the head deadline is over
 }
 
+// newConversation prepares a call on cn; nothing is sent yet.
 func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *conn, b body) *conversation {
 	cv := &conversation{c: c, ctx: ctx, call: call, cn: cn, body: b}
 	cv.stderr.log = call.Log
@@ -119,6 +125,8 @@ func (cv *conversation) fail(err error) error {
 	cv.up.stop(false)
 	addr := cv.c.target.Address
 	_, refused := errors.AsType[*endError](err)
+	// Order matters: what the client or its body did explains the broken
+	// connection that the application then seems to have caused.
 	switch {
 	case cv.ctx.Err() != nil:
 		return fmt.Errorf("%w: call to %s: %v", exchange.ErrClientGone, addr, err)
@@ -132,6 +140,7 @@ func (cv *conversation) fail(err error) error {
 	return exchange.Fail(502, "fcgi_protocol", "%s: %w", addr, err)
 }
 
+// reply hands the conversation over to the caller.
 func (cv *conversation) reply() *extproc.Reply {
 	return &extproc.Reply{
 		Status: cv.head.status, Fields: cv.head.fields, Length: cv.head.length,
@@ -156,8 +165,10 @@ func (cv *conversation) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// readBody reads STDOUT behind the head and holds it against Content-Length. Its
+// error is raw: what broke, or io.EOF.
 func (cv *conversation) readBody(p []byte) (int, error) {
-	if cv.noBody {
+	if cv.noBody { // HEAD, 204, 304: read, so that the connection can be kept
 		cv.rest = nil
 		_, err := io.Copy(io.Discard, struct{ io.Reader }{&cv.out})
 		if err == nil {
@@ -203,7 +214,7 @@ func (cv *conversation) close() error {
 		return nil
 	}
 	cv.closed = true
-	clean := cv.err == io.EOF
+	clean := cv.err == io.EOF // the end was read, and every check before it passed
 	sent := cv.up.stop(clean)
 	alive := cv.gone.putOut()
 	cv.stderr.close()
@@ -241,6 +252,7 @@ func idempotent(method string) bool {
 	return false
 }
 
+// isTimeout tells a deadline of ours that passed.
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()

@@ -83,10 +83,21 @@ func New(t extproc.Target, o Options) *Client {
 	}
 }
 
-// Do sends call and returns when the head of the reply is in. A dial that
-// failed is a 503 fcgi_unavailable that wraps an *extproc.DialError. A caller
-// that wants to offer the same call to another client afterwards calls Hold
-// first, for Do may have read the body.
+// Do sends call and returns when the head of the reply is in. Its errors:
+//
+//   - 503 fcgi_unavailable: no connection within InitTimeout, the application
+//     refused the request, or there is no room to hold the body. A failed dial
+//     wraps an *extproc.DialError as well.
+//   - 504 upstream_timeout: no head in time; 504 request_stalled: the
+//     application takes no more of the request.
+//   - 502 fcgi_protocol: anything else the application did wrong.
+//   - 400 bad_request: the body is not as long as declared; 408 request_stalled:
+//     it stopped coming; 431 request_head_too_large: too many variables.
+//   - What call.Body returned, if that is an *exchange.Error (413).
+//   - exchange.ErrClientGone, wrapped.
+//
+// A caller that wants to offer the same call to another client afterwards calls
+// Hold first, for Do may have read the body.
 func (c *Client) Do(ctx context.Context, call *extproc.Call) (*extproc.Reply, error) {
 	b, err := takeBody(ctx, call, c.bodies)
 	if err != nil {
@@ -99,6 +110,8 @@ func (c *Client) Do(ctx context.Context, call *extproc.Call) (*extproc.Reply, er
 	return reply, err
 }
 
+// do makes the call with its body at hand. It owns a permit from acquire on,
+// and gives it up on every way out but the reply, whose Close does it.
 func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (*extproc.Reply, error) {
 	p := newParams(call.Params, b.length, b.declared)
 	size, err := p.size(c.maxParams)
@@ -184,6 +197,8 @@ func Hold(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (relea
 	return func() { b.held.Close() }, nil
 }
 
+// takeBody decides how the body travels (R-FCGI-6): small or of unknown length,
+// it is held; longer, it stays with the client and streams.
 func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (body, error) {
 	if ctx.Err() != nil {
 		return body{}, exchange.ErrClientGone
@@ -206,7 +221,8 @@ func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (b
 	return body{length: s.Len(), held: s, own: true, declared: true}, nil
 }
 
-// bodyError is the answer for a request body that cannot be had.
+// bodyError is the answer for a request body that cannot be had. An error that
+// nobody gave a status is the client's broken connection.
 func bodyError(ctx context.Context, err error) error {
 	_, known := errors.AsType[*exchange.Error](err)
 	switch {
@@ -222,6 +238,7 @@ func bodyError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: request body: %v", exchange.ErrClientGone, err)
 }
 
+// stopBody makes a pending read of the client's body return.
 func stopBody(call *extproc.Call) {
 	if call.StopBody != nil {
 		call.StopBody()

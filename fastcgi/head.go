@@ -20,6 +20,7 @@ type cgiHead struct {
 }
 
 // readHead reads from r up to the empty line. rest is what was read behind it.
+// Memory grows with what arrives, to maxHead at most.
 func readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
 	buf := make([]byte, 0, 2<<10)
 	for {
@@ -47,6 +48,8 @@ func readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
 }
 
 // parseHead parses a head: lines that each end in CRLF, without the empty one.
+// Status and Content-Length steer us and are taken out; other fields keep their
+// order, repeats and spelling.
 func parseHead(head string) (cgiHead, error) {
 	h := cgiHead{length: -1}
 	location := false
@@ -123,6 +126,7 @@ func parseStatus(v string) (int, error) {
 	return int(code[0]-'0')*100 + int(code[1]-'0')*10 + int(code[2]-'0'), nil
 }
 
+// parseLength reads the digits of a Content-Length; no sign, no list.
 func parseLength(v string) (int64, error) {
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || !isDigit(v[0]) {

@@ -55,7 +55,9 @@ func php(t *testing.T, o Options) (*Client, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() })
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-poll.C {
 		if c, err := net.Dial("unix", sock); err == nil {
 			c.Close()
 			break
@@ -64,7 +66,6 @@ func php(t *testing.T, o Options) (*Client, string) {
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
 			t.Fatalf("php-fpm does not listen: %s", log)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	target := unixTarget(sock)
 	target.MaxConns = 2

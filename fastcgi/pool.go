@@ -38,6 +38,9 @@ type pool struct {
 	retired bool
 }
 
+// Life of a connection: dialled under a permit, used, put back idle or dropped;
+// from idle it is taken, expired, or closed because it spoke or died unasked.
+
 // acquire takes an idle connection, or dials one, before deadline.
 func (p *pool) acquire(ctx context.Context, deadline time.Time) (*conn, error) {
 	if err := p.permits.Acquire(ctx, time.Until(deadline)); err != nil {
@@ -136,9 +139,10 @@ func (p *pool) expire(now time.Time) {
 	clear(p.idle[kept:])
 	p.idle = p.idle[:kept]
 	p.mu.Unlock()
-	closeAll(old)
+	closeAll(old) // without the lock
 }
 
+// retire closes what is idle, and lets nothing become idle any more.
 func (p *pool) retire() {
 	p.mu.Lock()
 	idle := p.idle

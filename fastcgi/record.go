@@ -19,7 +19,7 @@ const (
 	version1      = 1
 	requestID     = 1 // one request at a time on a connection
 	headerLen     = 8
-	endLen        = 8
+	endLen        = 8 // content of END_REQUEST, always
 	roleResponder = 1
 	flagKeepConn  = 1
 	maxContent    = 65535 // content bytes of one record

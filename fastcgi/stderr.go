@@ -20,6 +20,7 @@ type stderrLog struct {
 	over bool
 }
 
+// write takes the content of a STDERR record. Lines may lie across records.
 func (l *stderrLog) write(p []byte) {
 	if l.log == nil {
 		return

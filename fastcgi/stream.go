@@ -69,7 +69,9 @@ func (s *stdout) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads up to the content of the next STDOUT record, or to the end.
+// next reads up to the content of the next STDOUT record, or to the end. A
+// header is looked at before it is taken, so that any tells a connection that
+// died silently from one that had begun to speak.
 func (s *stdout) next() error {
 	if err := s.skip(s.padding); err != nil {
 		return err
@@ -133,6 +135,7 @@ func (s *stdout) end() error {
 	return io.EOF
 }
 
+// skip throws n bytes away.
 func (s *stdout) skip(n int) error {
 	if n == 0 {
 		return nil
