@@ -26,8 +26,8 @@ type Context struct {
 	Required   string `conf:"required" doc:"valid-user, user a b, group g"`
 	Authorizer string `conf:"authorizer" expand:"1" as:"closes" doc:"fcgiauth application"`
 
-	ExternalRedirect bool         `conf:"externalRedirect" default:"1" as:"later" doc:"redirect: 0 with a local path stays inside"`
-	StatusCode       int          `conf:"statusCode" range:"200..599" default:"302" as:"later" doc:"redirect: status"`
+	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path stays inside"`
+	StatusCode       int          `conf:"statusCode" range:"200..599" default:"302" doc:"redirect: status"`
 	EnableExpires    bool         `conf:"enableExpires" default:"0" as:"later" doc:"Expires of static answers"`
 	ExpiresDefault   string       `conf:"expiresDefault" as:"later" doc:"A or M and seconds, or words"`
 	ExpiresByType    string       `conf:"expiresByType" as:"later" doc:"type/sub=A604800, comma list"`

@@ -29,6 +29,9 @@ func (e Expander) With(name, value string) Expander {
 	panic("BUG: unknown variable " + name)
 }
 
+// maxUnknown bounds the names that one text makes us tell.
+const maxUnknown = 8
+
 // Expand replaces the variables of s and returns the names it does not know; $1
 // and a lone $ are no variables. A replaced value is not looked at again, so
 // expansion ends.
@@ -52,7 +55,7 @@ func (e Expander) Expand(s string) (string, []string) {
 			b.WriteString(value)
 		default:
 			b.WriteString(s[:n])
-			if name != "" {
+			if name != "" && len(unknown) < maxUnknown {
 				unknown = append(unknown, name)
 			}
 		}

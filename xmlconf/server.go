@@ -30,7 +30,7 @@ type Server struct {
 	Expires    Expires        `conf:"expires" as:"later" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
 	Cache      Cache          `conf:"cache" as:"later" gate:"cacheEngine" doc:"page cache"`
 	Quic       Quic           `conf:"quic" as:"later" gate:"quicEnable" doc:"HTTP/3"`
-	Management *Management    `conf:"management" as:"honoured,strict" doc:"status and metrics listener"`
+	Management *Management    `conf:"management" as:"later,strict" doc:"status and metrics listener"`
 	Tracing    *Tracing       `conf:"tracing" as:"later,strict" doc:"W3C trace context"`
 	Acme       *Acme          `conf:"acme" as:"later,strict" doc:"automatic certificates"`
 

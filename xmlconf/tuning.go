@@ -26,7 +26,7 @@ type Tuning struct {
 	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict" doc:"life of the last answer while lookups fail"`
 	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"later,strict" doc:"time before a failed name is asked again"`
 	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"later,strict" doc:"lookups at once"`
-	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"honoured,strict" doc:"reload when a file changes"`
+	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"later,strict" doc:"reload when a file changes"`
 	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict" doc:"compress proxied answers"`
 	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict" doc:"compress event streams"`
 	DenyRedirectCdnCache bool          `conf:"denyRedirectCdnCache" default:"0" as:"later,strict" doc:"redirects to the own host are not cacheable"`
