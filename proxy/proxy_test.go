@@ -154,9 +154,12 @@ func canned(t *testing.T, reply string) (*Handler, func() []string, *atomic.Int3
 	return handler(t, addr), func() []string { mu.Lock(); defer mu.Unlock(); return seen }, n
 }
 
-func handler(t *testing.T, addr string) *Handler {
+func handler(t *testing.T, addr string) *Handler { return handlerWithin(t, addr, patience) }
+
+// handlerWithin has one connection and waits for it no longer than init.
+func handlerWithin(t *testing.T, addr string, init time.Duration) *Handler {
 	c := extproc.NewH1(extproc.Target{Kind: extproc.KindProxy, Scheme: extproc.H1, Network: "tcp", Address: addr,
-		MaxConns: 1, InitTimeout: 50 * time.Millisecond, KeepAlive: time.Minute, HeadTimeout: patience, BodyTimeout: patience}, nil)
+		MaxConns: 1, InitTimeout: init, KeepAlive: time.Minute, HeadTimeout: patience, BodyTimeout: patience}, nil)
 	t.Cleanup(c.Retire)
 	return &Handler{Client: c}
 }
@@ -228,7 +231,7 @@ func TestFault13Failures(t *testing.T) {
 	h.HeadTimeout = 50 * time.Millisecond
 	f(h, "GET /", 504, "upstream_timeout", 1, n)
 
-	h = handler(t, addr) // one connection, and it is taken
+	h = handlerWithin(t, addr, 50*time.Millisecond) // one connection, and it is taken
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	w := &wire{ctx: ctx}
