@@ -169,6 +169,8 @@ func validHost(h string) bool {
 	return h[0] != '.' && h[0] != '-'
 }
 
+// validPort returns the port without leading zeros, so that equal addresses
+// compare equal.
 func validPort(p string) (string, bool) {
 	n, err := strconv.ParseUint(p, 10, 16)
 	return strconv.FormatUint(n, 10), err == nil && n > 0

@@ -47,6 +47,9 @@ func (d *decoder) decode(n *Node, out any, path string) {
 	d.block(n, reflect.ValueOf(out).Elem(), scope{path: path})
 }
 
+// block fills one struct: defaults first, then the children in file order, so
+// that the first of two scalars wins and items keep their order. It is the only
+// place that decides what a child is.
 func (d *decoder) block(n *Node, v reflect.Value, sc scope) {
 	s := d.schemas.of(v.Type())
 	b := v.FieldByName("Block").Addr().Interface().(*Block)
@@ -165,7 +168,8 @@ func (d *decoder) hoist(n *Node, s *schema) *Node {
 	return &out
 }
 
-// items decodes the children of a wrapper.
+// items decodes the children of a wrapper. The wrapper is no block of its own:
+// what it holds lands in the struct around it, as if it were not there.
 func (d *decoder) items(list *Node, e *element, b *Block, v reflect.Value, sc scope) {
 	sc.path += "/" + e.list
 	for _, c := range list.Children {
@@ -178,7 +182,8 @@ func (d *decoder) items(list *Node, e *element, b *Block, v reflect.Value, sc sc
 	}
 }
 
-// element decodes one child.
+// element decodes one child that is declared. A blank one means "not set", so it
+// is neither marked as written nor reported.
 func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc scope) {
 	sc.strict = sc.strict || e.strict
 	if e.index == nil {
@@ -219,6 +224,8 @@ func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc sco
 	d.scalar(c, e, text, b, f, sc)
 }
 
+// scalar decodes one value. A bad one of LiteSpeed keeps the default, which is in
+// place already, and counts as not written: nobody may act on it.
 func (d *decoder) scalar(c *Node, e *element, text string, b *Block, f reflect.Value, sc scope) {
 	val, note, bad := parseValue(e, text, sc.strict)
 	silent := e.as == noEffect || e.as == obsolete
@@ -306,7 +313,8 @@ func labelOf(n *Node) string {
 	return ""
 }
 
-// treat reports what a written element does not do. A value that is the default
+// treat reports what a written element does not do. Restrictions (closes) are
+// silent here: whether they are honoured is known where the host is built. A value that is the default
 // changes nothing and is not reported, nor is a group whose gate is shut.
 func (d *decoder) treat(c *Node, e *element, isDefault bool, sc scope) {
 	if sc.quiet || isDefault || e.gate != "" && !open(c.value(e.gate)) {
@@ -332,6 +340,8 @@ func (d *decoder) treat(c *Node, e *element, isDefault bool, sc scope) {
 // open reports whether the text of a gate means anything but off.
 func open(text string) bool { return text != "" && text != "0" && !strings.EqualFold(text, "off") }
 
+// expand replaces variables; a path becomes absolute on the way, because no later
+// step knows which of the roots it was relative to.
 func (d *decoder) expand(text string, c *Node, e *element, sc scope) string {
 	var unknown []string
 	switch {
@@ -374,6 +384,8 @@ func (d *decoder) unknown(c *Node, s *schema, sc scope) {
 	d.fs.Warn("W-UNKNOWN", at, hint, "%s", sc.say("unknown element <"+cut(c.Name)+"> is ignored"))
 }
 
+// spelling tells once when a name is written in another case than LiteSpeed's
+// writers do: other readers of the file may not find it.
 func (d *decoder) spelling(c *Node, want string, sc scope) {
 	if at := sc.place(c, c.Name); c.Name != want && d.once("spelling", at) {
 		d.fs.Warn("W-CASE", at, "write <"+want+">", "%s", sc.say("<"+cut(c.Name)+"> is read as <"+want+">"))
@@ -389,6 +401,7 @@ func (d *decoder) duplicate(c *Node, name string, e *element, sc scope) {
 	d.fs.Warn("W-DUP", sc.place(c, name), "remove one", "%s", sc.say(name+" is written twice: the first one is used"))
 }
 
+// once reports whether what is told about a file and path for the first time.
 func (d *decoder) once(what string, at Place) bool {
 	key := what + "\x00" + at.File + "\x00" + strings.ToLower(at.Element)
 	if d.told[key] {

@@ -108,6 +108,9 @@ func redact(s string) string {
 	return cut(s)
 }
 
+// policy tests what goes together in a group of proxy peers (spec section 9).
+// That groups are not balanced yet does not make a bad policy good: the file must
+// stay right when they are.
 func (p *ExtProcessor) policy(fs *Findings, subject string) {
 	if n := len(p.AddressWeights); n > 0 && n != len(p.Addresses) {
 		fs.Fatal("E-STRICT", p.At("addressWeights"), "write one weight for each address", "%saddressWeights has %d weights for %d addresses", subject, n, len(p.Addresses))
@@ -139,6 +142,8 @@ func (p *ExtProcessor) policy(fs *Findings, subject string) {
 	}
 }
 
+// settle tests a health check (spec section 11); h may be nil. A fault is a load
+// error, so that a bad check never becomes none.
 func (h *HealthCheck) settle(fs *Findings, subject string) {
 	if h == nil {
 		return
@@ -174,12 +179,14 @@ func isOrigin(s string) bool {
 	return strings.HasPrefix(s, "/") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '\\' })
 }
 
+// isToken accepts the tokens of RFC 9110 section 5.6.2: methods, cookie names.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r)
 	})
 }
 
+// settle tests and lower-cases the words of failOn (R-BRK-4); c may be nil.
 func (c *CircuitBreaker) settle(fs *Findings, subject string) {
 	if c == nil {
 		return
@@ -193,6 +200,8 @@ func (c *CircuitBreaker) settle(fs *Findings, subject string) {
 	}
 }
 
+// settle tests the words of a retry policy (spec section 16); r may be nil.
+// Methods become upper case, as requests spell them.
 func (r *Retry) settle(fs *Findings, subject string) {
 	if r == nil {
 		return

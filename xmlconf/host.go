@@ -66,6 +66,8 @@ func (l *loader) declared(d *VHostDecl) *Host {
 	return h
 }
 
+// unloaded tells that h answers 503: never 404, which would say that there is no
+// such host, and never another host's files (R-LSN-6).
 func (l *loader) unloaded(h *Host, at Place, why string) {
 	l.fs.Error("E-UNLOADED", at, "requests for it answer 503", "virtualHost %q is not loaded: %s", h.Name, why)
 }
@@ -92,6 +94,7 @@ func (l *loader) vhost(n *Node, v *VHost, path string, vars Expander) {
 	l.settle(v, l.dec.vars)
 }
 
+// hostVars adds $VH_DOMAIN and $DOC_ROOT, which stand in the tree n itself.
 func hostVars(n *Node, vars Expander) Expander {
 	if names := parseList(&element{}, n.value("vhDomain")); len(names) > 0 {
 		if first, _ := vars.Expand(names[0]); !strings.Contains(first, "$") {
@@ -127,6 +130,8 @@ func (l *loader) settle(v *VHost, vars Expander) {
 	}
 }
 
+// contexts drops what can match no path and makes locations absolute. Repeated
+// uris stay: methods may tell them apart, and generation decides.
 func (l *loader) contexts(all []*Context, vars Expander) []*Context {
 	var out []*Context
 	for _, c := range all {
@@ -214,6 +219,8 @@ func (m *Member) domains() []string {
 	return m.VHDomain
 }
 
+// member makes one host. Two passes over the tree, the switches first, because
+// the template's user is $VH_USER of the settings.
 func (l *loader) member(t *TemplateDecl, m *Member, file string, n *Node) *Host {
 	vars := l.dec.vars.With("VH_NAME", m.VHName)
 	domains := expandAll(m.domains(), vars)

@@ -47,6 +47,7 @@ func (l *loader) mime(s *Server) *Mime {
 // parse reads lines "suffix, suffix = type/subtype"; # starts a remark. Lines
 // without a type or suffix (other settings live in such files) are skipped; what
 // is no line at all goes to bad.
+// A later line wins, as in LiteSpeed's own table.
 func (m *Mime) parse(text string, bad func(line int, text string)) {
 	line := 0
 	for row := range strings.SplitSeq(text, "\n") {

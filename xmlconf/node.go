@@ -115,6 +115,7 @@ func (p *parser) token(tok xml.Token, at Pos) error {
 	return nil // comments and processing instructions
 }
 
+// start opens an element. Each bound is tested before the node is kept.
 func (p *parser) start(t xml.StartElement, at Pos) error {
 	p.elements++
 	n := &Node{Name: t.Name.Local, Pos: at}
@@ -215,6 +216,7 @@ func (p *parser) fail(code string, at Pos, hint, format string, args ...any) *Pa
 	return &ParseError{code, at, fmt.Sprintf(format, args...), hint}
 }
 
+// syntax turns a decoder's error into ours, with the place where it stopped.
 func (p *parser) syntax(err error) *ParseError {
 	msg, hint := err.Error(), ""
 	if se, ok := errors.AsType[*xml.SyntaxError](err); ok {

@@ -87,6 +87,8 @@ func (m schemas) of(t reflect.Type) *schema {
 	return s
 }
 
+// read goes through embedded structs, so that a host's and a listener's TLS
+// settings are declared once.
 func (s *schema) read(t reflect.Type, index []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -103,6 +105,8 @@ func (s *schema) read(t reflect.Type, index []int) {
 	}
 }
 
+// newElement reads the tags of one field; a word it does not know is a mistake of
+// ours, not of a file.
 func newElement(f reflect.StructField, at []int) *element {
 	e := &element{
 		index: at, typ: f.Type, unit: f.Tag.Get("unit"), limits: f.Tag.Get("range"),
@@ -138,6 +142,7 @@ func newElement(f reflect.StructField, at []int) *element {
 	return e
 }
 
+// add refuses a second declaration of a name, which would never be found.
 func (s *schema) add(e *element) {
 	key := strings.ToLower(e.name)
 	if s.byName[key] != nil {

@@ -63,6 +63,7 @@ func acmeNames(names []string, at Place, subject string, fs *Findings) {
 	}
 }
 
+// settle keeps accessFileName a name: with a slash it would leave the directory.
 func (h *HtAccess) settle(fs *Findings) {
 	if strings.Contains(h.AccessFileName, "/") {
 		fs.Warn("W-RANGE", h.At("accessFileName"), "write a file name", "htAccess: accessFileName %q is no file name: the default .htaccess is used", cut(h.AccessFileName))

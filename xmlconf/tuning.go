@@ -3,6 +3,9 @@ package xmlconf
 import "time"
 
 // Tuning is the server's tuning block.
+//
+// The first group bounds what any client can cost and is LiteSpeed's; the second
+// is httpjet's own and strict; the rest waits for the rooms that will use it.
 type Tuning struct {
 	Block
 	MaxConnections    int           `conf:"maxConnections" range:"1..1000000" default:"65000" doc:"client connections of all listeners"`

@@ -16,6 +16,7 @@ type valueError struct {
 	hint string
 }
 
+// badValue makes the usual error: the value is not used.
 func badValue(hint, format string, args ...any) *valueError {
 	return &valueError{"W-RANGE", fmt.Sprintf(format, args...), hint}
 }
@@ -178,7 +179,7 @@ func duration(text string) (n int64, exact, ok bool) {
 	return n * int64(unit), true, true
 }
 
-// within tests n against a range such as "0|10ms..86400" or "1M..", whose
+// within tests n, after conversion (R-CONV-3), against a range such as "0|10ms..86400" or "1M..", whose
 // numbers are read by read.
 func within(limits string, n int64, read func(string) (int64, bool, bool)) bool {
 	if limits == "" {
@@ -221,6 +222,8 @@ func parseList(e *element, text string) []string {
 	})
 }
 
+// parseInts reads a list of integers; one bad item makes the whole list bad, since
+// its items count by position.
 func parseInts(e *element, text string) ([]int, *valueError) {
 	var all []int
 	for _, s := range parseList(e, text) {
