@@ -40,6 +40,9 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bw := &bridgeWire{b: b, w: w, r: r, rc: http.NewResponseController(w), lim: site.Limits(), now: time.Now()}
 	bw.x.Reset(bw)
 	bw.fill()
+	if r.ProtoMajor == 1 {
+		bw.rc.EnableFullDuplex() // handlers may answer while they read; not to be able to is no error
+	}
 	if r.ProtoMajor == 2 {
 		b.srv.http2.Add(1)
 	} else {

@@ -118,12 +118,12 @@ func (c *conn) retire() {
 // cut ends the connection and the context of what it serves, now.
 func (c *conn) cut() {
 	c.state.Store(connClosed)
-	c.cancel()
+	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
+	c.sock.Close()
+	c.cancel() // then, so that nobody answers because of it
 	if x := c.client.Load(); x != nil {
 		x.cancel()
 	}
-	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
-	c.sock.Close()
 }
 
 // close ends the connection. A TLS client is told, unless a write hangs.

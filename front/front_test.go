@@ -486,3 +486,29 @@ func TestStreaming(t *testing.T) {
 		}
 	})
 }
+
+// TestG11BodiesAreExact: every size around the borders of buffers, with a length
+// and in chunks, arrives and returns byte for byte.
+func TestG11BodiesAreExact(t *testing.T) {
+	data := make([]byte, 70000)
+	for i := range data {
+		data[i] = byte(i * 7919 >> 3)
+	}
+	exchangetest.Run(t, func(t *testing.T, start start) {
+		s := start(handle(func(x *exchange.Exchange) error {
+			x.Resp.Length = x.Req.Length
+			if err := x.Start(200); err != nil {
+				return err
+			}
+			_, err := io.CopyBuffer(struct{ io.Writer }{x}, struct{ io.Reader }{x.Body()}, make([]byte, 5000))
+			return err
+		}))
+		for _, n := range []int{1, 2, 4095, 4096, 4097, 8191, 8192, 8193, 16383, 16384, 16385, 65535, 65536, 65537, 70000} {
+			for _, body := range []io.Reader{bytes.NewReader(data[:n]), io.MultiReader(bytes.NewReader(data[:n]))} {
+				if got := readAll(t, do(t, s, "POST", "/", body)); got != string(data[:n]) {
+					t.Errorf("%d bytes came back as %d others (%T)", n, len(got), body)
+				}
+			}
+		}
+	})
+}

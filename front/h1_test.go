@@ -541,3 +541,76 @@ func TestListenerCloseEndsItsConnections(t *testing.T) {
 		t.Errorf("the other listener answers %q", b)
 	}
 }
+
+// TestFault3OnHTTP10: where the close is the end of the body, a truncated one
+// ends with a reset.
+func TestFault3OnHTTP10(t *testing.T) {
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+		io.WriteString(x, "half")
+		x.Flush()
+		if x.Req.Path == "/whole" {
+			return nil
+		}
+		return exchange.Fail(502, "upstream_transport", "upstream closed")
+	})}, false)
+	if got := talk(t, s, "GET /whole HTTP/1.0\r\n\r\n"); !strings.HasSuffix(got, "\r\n\r\nhalf") {
+		t.Errorf("whole:\n%s", got)
+	}
+	c := dial(t, s)
+	io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+	if b, err := io.ReadAll(c); err == nil {
+		t.Errorf("the truncated response looks complete:\n%s", b)
+	}
+}
+
+// TestWatchOfTheClient: the context of an exchange ends with the client, plain
+// and over TLS; a pipelined request does not end it.
+func TestWatchOfTheClient(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		in, ended := make(chan struct{}), make(chan struct{})
+		pipelined := make(chan struct{})
+		s := exchangetest.Start(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+			switch x.Req.Path {
+			case "/early":
+				done := x.Context().Done()
+				in <- struct{}{}
+				<-pipelined
+				select {
+				case <-done:
+					return errors.New("the context is done, the client is not")
+				default:
+				}
+			case "/slow":
+				done := x.Context().Done()
+				in <- struct{}{}
+				<-done
+				close(ended)
+			}
+			_, err := io.WriteString(x, x.Req.Path)
+			return err
+		})}, secure)
+		c := dial(t, s)
+		io.WriteString(c, "GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-in
+		io.WriteString(c, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+		close(pipelined)
+		r := bufio.NewReader(c)
+		for _, want := range []string{"/early", "/next"} {
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatalf("secure %v: %s: %v", secure, want, err)
+			}
+			if b, err := io.ReadAll(resp.Body); string(b) != want || err != nil {
+				t.Errorf("secure %v: %q, %v, want %s", secure, b, err, want)
+			}
+		}
+		io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-in
+		c.Close()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("secure %v: the context of a gone client is not done", secure)
+		}
+	}
+}

@@ -134,6 +134,8 @@ func (c *h1conn) await() bool {
 	if c.n == 0 {
 		wait = c.lim.connTimeout()
 	}
+	c.x.Reset(c) // an idle connection holds no head, no buffer and no generation
+	c.site = nil
 	c.r.Release()
 	c.freeOut()
 	c.extendRead(time.Now(), wait)

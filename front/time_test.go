@@ -92,6 +92,28 @@ func TestSlowHead(t *testing.T) {
 	})
 }
 
+// TestSlowHandshake: a handshake has the connection timeout too.
+func TestSlowHandshake(t *testing.T) {
+	site := timedSite(echo)
+	synctest.Test(t, func(t *testing.T) {
+		fs := &front.Server{Current: func() front.Site { return site }}
+		p := &pipes{conns: make(chan net.Conn), quit: make(chan struct{})}
+		fs.Serve(fs.Adopt("test", front.Key{Secure: true}, p))
+		a, b := net.Pipe()
+		defer a.Close()
+		p.conns <- b
+		began := time.Now()
+		if b, err := io.ReadAll(a); len(b) > 0 || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+		within(t, "close", began, 60*time.Second)
+		if n := fs.Snapshot().TLSErrors; n != 1 {
+			t.Errorf("%d TLS errors", n)
+		}
+		fs.Drain(t.Context())
+	})
+}
+
 // TestSilentClient: without a byte there is nothing to answer.
 func TestSilentClient(t *testing.T) {
 	inFakeTime(t, timedSite(echo), func(t *testing.T, _ *front.Server, connect func() net.Conn) {
