@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func (c *h1call) start() error {
 			return c.headError(err)
 		}
 		c.answered = true
-		r, err := h1.ParseResponse(head, c.req.Method)
+		r, err := parseHead(head, c.req.Method)
 		if err != nil {
 			return c.headError(err)
 		}
@@ -83,6 +84,33 @@ func (c *h1call) start() error {
 		}
 	}
 	return exchange.Fail(502, "upstream_transport", "%s: more than %d interim responses", c.addr(), maxInterim)
+}
+
+// parseHead parses a head. One that has both framing fields, which the codec
+// refuses, loses the length and does not let its connection be used again
+// (R-UP-7).
+func parseHead(head, method string) (h1.Response, error) {
+	r, err := h1.ParseResponse(head, method)
+	if err == nil {
+		return r, nil
+	}
+	var b strings.Builder
+	chunked, lengths := false, 0
+	for line := range strings.SplitAfterSeq(head, "\r\n") {
+		name, _, _ := strings.Cut(line, ":")
+		if exchange.EqualName(name, "Content-Length") {
+			lengths++
+			continue
+		}
+		chunked = chunked || exchange.EqualName(name, "Transfer-Encoding")
+		b.WriteString(line)
+	}
+	if !chunked || lengths == 0 {
+		return r, err
+	}
+	r, err = h1.ParseResponse(b.String(), method)
+	r.KeepAlive = false
+	return r, err
 }
 
 // send writes the head, at once and whole, so that a slow body cannot hold it

@@ -290,6 +290,22 @@ func TestConnectionIsKeptOnlyIfClean(t *testing.T) {
 	f("GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", true, 0)
 }
 
+// R-UP-7: both framing fields leave the chunks, and nothing to reuse.
+func TestLengthBesideChunksIsDropped(t *testing.T) {
+	u := newUpstream(t, answer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))
+	p := client(t, target(u.addr))
+	r, err := p.Do(bg, get("/"))
+	if got := body(t, r, err); got != "ok" || r.Length != -1 || r.Fields.Len() != 1 {
+		t.Errorf("%q, length %d, %d fields", got, r.Length, r.Fields.Len())
+	}
+	if s := p.Stats(); s.Idle != 0 {
+		t.Errorf("kept: %+v", s)
+	}
+	u = newUpstream(t, answer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: identity\r\n\r\nabc"))
+	r, err = client(t, target(u.addr)).Do(bg, get("/"))
+	fails(t, r, err, 502, "upstream_transport")
+}
+
 func TestSaturatedPool(t *testing.T) { // R-POOL-2
 	u := newUpstream(t, answer(ok))
 	tg := target(u.addr)
