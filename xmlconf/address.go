@@ -130,11 +130,11 @@ func splitHost(s string, port *string) (string, error) {
 		if rest == ":" {
 			return "", &AddressError{"port is missing", "write [::1]:9000"}
 		}
-	} else if i := strings.IndexByte(s, ':'); i >= 0 {
-		if strings.Contains(s[i+1:], ":") {
+	} else if name, after, found := strings.Cut(s, ":"); found {
+		if strings.Contains(after, ":") {
 			return "", &AddressError{quote(s) + " is an IPv6 address without brackets", "write [::1]:9000"}
 		}
-		host, p = s[:i], s[i+1:]
+		host, p = name, after
 		if p == "" {
 			return "", &AddressError{"port is missing", "write host:port"}
 		}

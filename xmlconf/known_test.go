@@ -22,7 +22,7 @@ func TestKnownElements(t *testing.T) {
 				child(name)
 			}
 		}
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			child(name)
 		}
 		for i := len(parts) - 1; i >= 0; i-- {

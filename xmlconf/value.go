@@ -249,12 +249,12 @@ func suggest(got string, words []string) string {
 	low := strings.ToLower(got)
 	best, found, tie := 3, "", false
 	for _, w := range words {
-		initials := ""
+		var initials strings.Builder
 		for part := range strings.SplitSeq(w, "-") {
-			initials += part[:min(1, len(part))]
+			initials.WriteString(part[:min(1, len(part))])
 		}
 		d := distance(low, strings.ToLower(w))
-		if len(initials) > 1 && low == initials {
+		if len(initials.String()) > 1 && low == initials.String() {
 			d = 0
 		} else if len(w) > 2 && strings.HasPrefix(low, strings.ToLower(w)) {
 			d = min(d, 1)
