@@ -127,7 +127,7 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 			return false
 		}
 		o.DocRoot, o.Dir, o.Prefix = o.Dir, filepath.Clean(c.Location), c.URI
-		out.Dirs = b.buildHtaccess(h.Host, c.Location)
+		out.Dirs = b.buildHtaccess(h.Host, c.Location, c.URI)
 	}
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
 		b.shut(c, out, "location", "location cannot be used")
@@ -208,7 +208,7 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 		out.Kind, out.Handler = contexts.App, answer(503, "handler_unresolved", "cgi context %q: location", c.URI)
 		return
 	}
-	out.Dirs = b.buildHtaccess(h.Host, c.Location)
+	out.Dirs = b.buildHtaccess(h.Host, c.Location, c.URI)
 	out.Handler, out.Scope, out.Group = b.buildApp(h, p, ""), p.scope, p.decl.Name
 }
 

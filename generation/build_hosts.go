@@ -48,7 +48,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	}
 	b.closeVHost(h, v)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
-	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot)
+	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot, "/")
 	ho := &host{Host: h, out: v}
 	ho.static = b.buildStatic(h, "")
 	v.Static = ho.static
@@ -85,7 +85,7 @@ func (b *builder) shutHost(h *xmlconf.Host, v *contexts.VHost, at xmlconf.Place,
 
 // buildHtaccess returns the reader of .htaccess files below dir, nil if the host
 // reads none.
-func (b *builder) buildHtaccess(h *xmlconf.Host, dir string) *rewrite.Dirs {
+func (b *builder) buildHtaccess(h *xmlconf.Host, dir, prefix string) *rewrite.Dirs {
 	s := b.cfg.Server
 	ht, auto := &s.HtAccess, s.AutoLoadHtaccess || s.Rewrite.AutoLoadHtaccess
 	if h.Conf.HtAccess.Written("allowOverride") || h.Conf.HtAccess.Written("accessFileName") {
@@ -98,7 +98,7 @@ func (b *builder) buildHtaccess(h *xmlconf.Host, dir string) *rewrite.Dirs {
 		return nil
 	}
 	log := b.opt.Log
-	return rewrite.NewDirs(rewrite.Options{Root: dir, FileName: ht.AccessFileName, Report: func(ns []rewrite.Notice) {
+	return rewrite.NewDirs(rewrite.Options{Root: dir, Prefix: prefix, FileName: ht.AccessFileName, Report: func(ns []rewrite.Notice) {
 		for _, n := range ns {
 			if n.Restricts {
 				log.Warn("directive is not honoured yet", "file", n.File, "line", n.Line, "directive", n.Directive)

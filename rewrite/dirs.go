@@ -30,6 +30,7 @@ const (
 // Options says where .htaccess files are and how they are read.
 type Options struct {
 	Root     string           // document root, absolute
+	Prefix   string           // URL path that Root stands for; "" is "/"
 	FileName string           // accessFileName; "" is ".htaccess"
 	MaxBytes int64            // largest file that is read; 0 is 1 MiB
 	Now      func() time.Time // clock; nil is time.Now
@@ -45,7 +46,7 @@ type Notice struct {
 	File      string
 	Line      int
 	Directive string // as written
-	Restricts bool   // it would refuse requests: a rewrite rule with [F], a Redirect to 403
+	Restricts bool   // it would refuse requests: a rewrite rule with [F]
 }
 
 // Dirs reads the .htaccess files below one document root and remembers them.
@@ -105,16 +106,18 @@ func NewDirs(opt Options) *Dirs {
 
 // Request is what .htaccess files decide about.
 type Request struct {
-	Path   string     // decoded and normalised, starting with '/'
+	Path   string     // below the root: decoded and normalised, starting with '/'
 	Name   string     // name of the file; "": the last part of Path that names one
 	Method string     // "": not known, so rules for some methods close
 	Client netip.Addr // zero: not known, so rules for addresses close
+
+	url string // path as the client sees it; set by Verdict
 }
 
 // Verdict is what the chain of .htaccess files says. The zero value lets the
 // request in.
 type Verdict struct {
-	Status int    // 0: allowed; 403: denied; 503: closed, a restriction cannot be honoured
+	Status int    // 0: allowed; 4xx: denied; 503: closed, a restriction cannot be honoured
 	File   string // the file that decided
 	Line   int    // in File; 0 for the file as a whole
 	Why    string // the directive or fault, for the log
@@ -125,10 +128,10 @@ func (v Verdict) Err() error {
 	switch v.Status {
 	case 0:
 		return nil
-	case 403:
-		return exchange.Fail(403, "access_denied", "%s:%d: %s", v.File, v.Line, v.Why)
+	case 503:
+		return exchange.Fail(503, "closed", "%s:%d: %s", v.File, v.Line, v.Why)
 	}
-	return exchange.Fail(v.Status, "closed", "%s:%d: %s", v.File, v.Line, v.Why)
+	return exchange.Fail(v.Status, "access_denied", "%s:%d: %s", v.File, v.Line, v.Why)
 }
 
 // Check returns the error for a request whose file is named by the end of path,
@@ -141,6 +144,7 @@ func (d *Dirs) Check(path string, client netip.Addr, method string) error {
 // of r.Path. Any deny on the way wins; a grant further down lifts nothing
 // (R-RW-4). A restriction that is not understood closes its directory (R-SAFE-1).
 func (d *Dirs) Verdict(r Request) Verdict {
+	r.url = strings.TrimSuffix(d.opt.Prefix, "/") + r.Path
 	if !strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "/../") || strings.HasSuffix(r.Path, "/..") {
 		return Verdict{Status: 503, File: d.opt.Root, Why: "path is not normalised"}
 	}
@@ -153,10 +157,10 @@ func (d *Dirs) Verdict(r Request) Verdict {
 		v = Verdict{Status: 503, File: d.opt.Root, Why: "directories are too deep"}
 	}
 	for s := states; s != nil; s = s.up {
-		if w := s.rules.ask(&r); w.Status == 403 || v.Status == 0 {
+		if w := s.rules.ask(&r); denies(w.Status) || v.Status == 0 {
 			v = w
 		}
-		if v.Status == 403 {
+		if denies(v.Status) {
 			break
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -138,31 +139,62 @@ func (p *parser) plain(name string, args []string, text string) {
 	case strings.HasPrefix(lower, "auth") && lower != "authmerging",
 		lower == "sslrequiressl", lower == "sslrequire", lower == "sslverifyclient":
 		p.close(name)
+	case (lower == "redirect" || lower == "redirectmatch") && len(args) > 0 && refusal(args[0]) != 0:
+		p.refuse(lower == "redirectmatch", refusal(args[0]), args[1:], name)
 	default:
-		p.notice(name, refuses(lower, args, text))
+		p.notice(name, lower == "rewriterule" && refuses(text))
 	}
 }
 
-// refuses tells directives apart that would refuse requests if they were
+// refusal is the status by which Redirect and RedirectMatch refuse, 0 for the
+// words and numbers that send the client elsewhere.
+func refusal(word string) int {
+	if strings.EqualFold(word, "gone") {
+		return 410
+	}
+	if n, err := strconv.Atoi(word); err == nil && n >= 400 && n <= 599 {
+		return n
+	}
+	return 0
+}
+
+// refuse reads the rest of "Redirect STATUS PATH" or "RedirectMatch STATUS REGEX".
+// A server error is no verdict of ours: it becomes 403.
+func (p *parser) refuse(regex bool, status int, args []string, name string) {
+	s := &section{file: p.file, line: p.line, fault: status, why: name}
+	if !denies(status) {
+		s.fault = 403
+	}
+	switch {
+	case len(args) != 1:
+		p.close(name)
+		return
+	case !regex:
+		s.match.below = args[0]
+	default:
+		re, err := regexp.Compile(args[0])
+		s.match.url, s.match.unknown = re, err != nil
+	}
+	p.restricts = true
+	o := p.owner()
+	o.sec.kids = append(o.sec.kids, s)
+}
+
+// refuses tells rewrite rules apart that would refuse requests if they were
 // honoured.
-func refuses(name string, args []string, text string) bool {
-	switch name {
-	case "rewriterule":
-		i := strings.LastIndexByte(text, '[')
-		if i < 0 {
-			return false
+func refuses(text string) bool {
+	i := strings.LastIndexByte(text, '[')
+	if i < 0 {
+		return false
+	}
+	for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(text[i:], "[] \"")), ",") {
+		switch flag = strings.TrimSpace(flag); flag {
+		case "f", "forbidden", "g", "gone":
+			return true
 		}
-		for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(text[i:], "[] \"")), ",") {
-			switch flag = strings.TrimSpace(flag); flag {
-			case "f", "forbidden", "g", "gone":
-				return true
-			}
-			if strings.HasPrefix(flag, "r=4") || strings.HasPrefix(flag, "redirect=4") {
-				return true
-			}
+		if strings.HasPrefix(flag, "r=4") || strings.HasPrefix(flag, "redirect=4") {
+			return true
 		}
-	case "redirect", "redirectmatch":
-		return len(args) > 0 && (strings.EqualFold(args[0], "gone") || len(args[0]) == 3 && args[0][0] == '4')
 	}
 	return false
 }

@@ -2,6 +2,8 @@ package rewrite
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -184,7 +186,7 @@ func TestNotices(t *testing.T) {
 	}, "\n"))
 	want := []Notice{{"/d/.htaccess", 1, "Options", false}, {"/d/.htaccess", 3, "RewriteEngine", false},
 		{"/d/.htaccess", 4, "RewriteRule", false}, {"/d/.htaccess", 5, "RewriteRule", true}, {"/d/.htaccess", 10, "<if>", false},
-		{"/d/.htaccess", 11, "ExpiresActive", false}, {"/d/.htaccess", 13, "RedirectMatch", true}, {"/d/.htaccess", 14, "Redirect", false}}
+		{"/d/.htaccess", 11, "ExpiresActive", false}, {"/d/.htaccess", 14, "Redirect", false}}
 	if len(notices) != len(want) {
 		t.Fatalf("%d notices: %v", len(notices), notices)
 	}
@@ -193,6 +195,32 @@ func TestNotices(t *testing.T) {
 			t.Errorf("notice %d: %+v, want %+v", i, notices[i], want[i])
 		}
 	}
+}
+
+// Redirect and RedirectMatch with an error status refuse by the URL path.
+func TestRedirectsThatRefuse(t *testing.T) {
+	dir := t.TempDir()
+	f := func(want int, prefix, text, path string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, ".htaccess"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		d := NewDirs(Options{Root: dir, Prefix: prefix})
+		if got := d.Verdict(Request{Path: path, Method: "GET"}).Status; got != want {
+			t.Errorf("%s at %q: %d, want %d", text, path, got, want)
+		}
+	}
+	f(404, "", `RedirectMatch 404 /\.git`, "/x/.git/config")
+	f(0, "", `RedirectMatch 404 /\.git`, "/x")
+	f(403, "", "<IfModule alias_module>\nRedirectMatch 403 ^/x\n</IfModule>", "/xy")
+	f(410, "", "Redirect gone /old", "/old/page")
+	f(0, "", "Redirect gone /old", "/older")
+	f(410, "/alias/", "Redirect 410 /alias/old", "/old")
+	f(503, "", `RedirectMatch 403 (?!x)`, "/a") // cannot be evaluated: closed
+	f(503, "", "Redirect 403", "/a")
+	f(0, "", "Redirect permanent /a /b", "/a")
+	f(0, "", "RedirectMatch 301 ^/a /b", "/a")
+	f(0, "", "Redirect /a /b", "/a")
 }
 
 // A deny at the start of a file holds whatever follows, unless it allows someone.

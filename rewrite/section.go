@@ -13,7 +13,7 @@ import (
 type section struct {
 	file  string
 	line  int // of the container; 0 for the file
-	fault int // status for every request, 403 or 503; 0: the rules below decide
+	fault int // status for every request; 0: the rules below decide
 	why   string
 
 	match matcher
@@ -41,7 +41,9 @@ type matcher struct {
 	unknown bool   // a container that is not modelled
 	glob    string // <Files>
 	regex   *regexp.Regexp
-	methods []string // <Limit>, <LimitExcept>; upper case
+	below   string         // Redirect: URL path and what lies below it
+	url     *regexp.Regexp // RedirectMatch: on the URL path
+	methods []string       // <Limit>, <LimitExcept>; upper case
 	except  bool
 }
 
@@ -54,6 +56,11 @@ func (m *matcher) holds(r *Request) answer {
 		return known(ok, err == nil)
 	case m.regex != nil:
 		return known(m.regex.MatchString(r.Name), true)
+	case m.below != "":
+		rest, ok := strings.CutPrefix(r.url, m.below)
+		return known(ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(m.below, "/")), true)
+	case m.url != nil:
+		return known(m.url.MatchString(r.url), true)
 	case m.methods != nil:
 		return known(slices.Contains(m.methods, withGet(r.Method)) != m.except, r.Method != "")
 	}
@@ -87,19 +94,22 @@ func (s *section) ask(r *Request) Verdict {
 	}
 	v := s.own(r)
 	for _, kid := range s.kids {
-		if v.Status == 403 {
+		if denies(v.Status) {
 			break
 		}
-		if w := kid.ask(r); w.Status == 403 || v.Status == 0 {
+		if w := kid.ask(r); denies(w.Status) || v.Status == 0 {
 			v = w
 		}
 	}
-	if holds == unknown && v.Status == 403 {
+	if holds == unknown && denies(v.Status) {
 		v.Status = 503 // a deny under a condition that is not known
 		v.Why += " under an unknown condition"
 	}
 	return v
 }
+
+// denies tells a refusal from a closed directory (503) and from nothing (0).
+func denies(status int) bool { return status >= 400 && status < 500 }
 
 // own evaluates the section's own directives. Require and the older Order must
 // both let r in (Satisfy All).
