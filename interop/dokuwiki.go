@@ -11,8 +11,10 @@ import (
 	"html"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -91,6 +93,12 @@ func dokuwiki(r *run) error {
 	r.check("large-answer-32M", w.large)
 	r.check("forty-at-once-on-four-workers", w.crowd)
 	r.check("missing-script-404", w.missing)
+	r.check("status-and-cookies", w.status)
+	r.check("stderr-to-error-log", func() (string, error) { return w.stderr(j) })
+	r.check("events-from-php", w.events)
+	r.check("aborted-downloads-free-workers", w.abort)
+	r.check("slow-uploads-hold-no-worker", w.slow)
+	r.check("expect-100-continue", w.expect)
 	r.check("source-never-sent-without-fpm", w.withoutFPM)
 	r.check("back-with-fpm", w.back)
 	return nil
@@ -448,6 +456,90 @@ func (w *wiki) missing() (string, error) {
 	}
 	_, err := w.get("/nothing-here.php/x", 404)
 	return "", err
+}
+
+// status is a status, a repeated field and a field with odd characters.
+func (w *wiki) status() (string, error) {
+	a, err := w.get("/probe.php?status=418", 418)
+	if err != nil {
+		return "", err
+	}
+	if got := a.Header.Values("Set-Cookie"); len(got) != 2 || a.Header.Get("X-Odd-Answer") != `a:b "c"` {
+		return "", fmt.Errorf("cookies %q, X-Odd-Answer %q", got, a.Header.Get("X-Odd-Answer"))
+	}
+	return "418 with two cookies", holds(a, "status 418\n")
+}
+
+// stderr is what a script logs: for the operator, never for the visitor.
+func (w *wiki) stderr(j *jet) (string, error) {
+	a, err := w.get("/probe.php?log=odd+noise", 200)
+	if err != nil {
+		return "", err
+	}
+	if err := same(a.body, []byte("logged\n")); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(j.root, "logs", "error.log"))
+	if err != nil {
+		return "", err
+	}
+	if !bytes.Contains(text, []byte("from the probe: odd noise")) {
+		return "", fmt.Errorf("the error log does not hold it; it ends with\n%s", tail(text))
+	}
+	if bytes.Contains(text, []byte("noise\t")) {
+		return "", errors.New("a control character reached the error log as it was")
+	}
+	return "escaped, and not in the answer", nil
+}
+
+// events come from PHP as they are flushed.
+func (w *wiki) events() (string, error) { return delay(w.client, "/probe.php?events=50", 50) }
+
+// abort leaves many downloads in the middle. Each held a worker; all four have
+// to be there again at once, though their connections cannot be.
+func (w *wiki) abort() (string, error) {
+	for range 12 {
+		resp, err := w.Get(w.base + "/probe.php?bytes=50000000")
+		if err != nil {
+			return "", err
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, 100_000)); err != nil {
+			return "", err
+		}
+		resp.Body.Close()
+	}
+	return "12 downloads left in the middle, then forty requests answered", second(w.crowd())
+}
+
+func second(_ string, err error) error { return err }
+
+// slow holds more uploads open than there are workers. None of them is complete,
+// so none may have a worker (R-FCGI-6).
+func (w *wiki) slow() (string, error) {
+	host := strings.TrimPrefix(w.base, "http://")
+	for range 8 {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "POST /probe.php HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\nhalf of it", host); err != nil {
+			return "", err
+		}
+	}
+	return "8 unfinished uploads, forty requests answered meanwhile", second(w.crowd())
+}
+
+// expect has the body wait for 100 Continue; curl is the client that insists.
+func (w *wiki) expect() (string, error) {
+	out, err := exec.CommandContext(w.r.ctx, "curl", "-sS", "-v", "--max-time", "20", "--expect100-timeout", "15", "-H", "Expect: 100-continue", "-d", "x=1", w.base+"/probe.php").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("curl: %v: %s", err, tail(out))
+	}
+	if !bytes.Contains(out, []byte("< HTTP/1.1 100")) || !bytes.Contains(out, []byte("READ=3\n")) {
+		return "", fmt.Errorf("curl saw:\n%s", tail(out))
+	}
+	return "100, then the answer", nil
 }
 
 // withoutFPM stops PHP-FPM and asks for scripts in every way that has once made

@@ -57,7 +57,7 @@ func measure(r *run) error {
 			r.check("1-GiB-up-"+c.name, func() (string, error) { return m.up(c.client) })
 		}
 		r.check("stalled-reader-"+c.name, func() (string, error) { return m.stalled(c.client) })
-		r.check("sse-delay-"+c.name, func() (string, error) { return m.delay(c.client, 100) })
+		r.check("sse-delay-"+c.name, func() (string, error) { return delay(c.client, "/m/events?n=100", 100) })
 	}
 	return nil
 }
@@ -154,9 +154,10 @@ func (m *meter) stalled(c *client) (string, error) {
 	return fmt.Sprintf("backend %.1f MiB ahead, resident growth %.1f MiB (limit 64)", mib(ahead), mib(grown)), err
 }
 
-// delay measures how long events take from the backend to the client.
-func (m *meter) delay(c *client, n int) (string, error) {
-	resp, err := c.Get(c.base + fmt.Sprintf("/m/events?n=%d", n))
+// delay measures how long n events take from the backend, which writes its time
+// into them, to the client.
+func delay(c *client, path string, n int) (string, error) {
+	resp, err := c.Get(c.base + path)
 	if err != nil {
 		return "", err
 	}

@@ -3,14 +3,20 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 )
 
 const nginxConf = `
@@ -122,6 +128,9 @@ func nginx(r *run) error {
 	r.check("statuses-verbatim", u.statuses)
 	r.check("forwarding-fields", u.forwarded)
 	r.check("connections-are-reused", func() (string, error) { return u.reuse(r.pick(500, 5000)) })
+	r.check("access-log-moved-aside", func() (string, error) { return u.accessLog(j) })
+	r.check("reload-under-load", func() (string, error) { return u.reload(j) })
+	r.check("bad-tree-is-refused", func() (string, error) { return u.badTree(j) })
 	r.check("upstream-gone-502", func() (string, error) {
 		if err := p.stop(); err != nil {
 			return "", err
@@ -337,4 +346,92 @@ func (u *upstream) reuse(n int) (string, error) {
 		return "", fmt.Errorf("%d new connections for %d requests in turn", used, n)
 	}
 	return fmt.Sprintf("%d requests in turn, %d new connections", n, after-before), nil
+}
+
+// reload publishes new generations while requests run, on kept connections and
+// on new ones: not one may fail.
+func (u *upstream) reload(j *jet) (string, error) {
+	const reloads = 5
+	done := make(chan struct{})
+	errs := make([]error, 4)
+	var count atomic.Int64
+	var all sync.WaitGroup
+	for i := range errs {
+		c := j.plain()
+		c.Transport.(*http.Transport).DisableKeepAlives = i%2 == 0
+		all.Go(func() {
+			for errs[i] == nil {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				_, errs[i] = c.get("/up/text.txt", 200)
+				count.Add(1)
+			}
+		})
+	}
+	for range reloads {
+		time.Sleep(300 * time.Millisecond)
+		j.cmd.Process.Signal(syscall.SIGHUP)
+	}
+	time.Sleep(300 * time.Millisecond)
+	close(done)
+	all.Wait()
+	if n := strings.Count(j.out.String(), "published generation"); n < 1+reloads {
+		errs = append(errs, fmt.Errorf("%d generations published, want %d:\n%s", n, 1+reloads, j.out.String()))
+	}
+	return fmt.Sprintf("%d requests over %d reloads", count.Load(), reloads), errors.Join(errs...)
+}
+
+// badTree breaks the server file and reloads: the running generation stays, and
+// the log says where the fault is.
+func (u *upstream) badTree(j *jet) (string, error) {
+	file := filepath.Join(j.root, "conf/httpd_config.xml")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	defer os.WriteFile(file, good, 0o644)
+	if err := os.WriteFile(file, bytes.Replace(good, []byte("</virtualHostList>"), nil, 1), 0o644); err != nil {
+		return "", err
+	}
+	j.cmd.Process.Signal(syscall.SIGHUP)
+	position := regexp.MustCompile(`httpd_config\.xml:\d+`)
+	if err := j.ready(context.Background(), func() error {
+		_, after, _ := strings.Cut(j.out.String(), "refused")
+		if !position.MatchString(after) {
+			return errors.New("no refusal with a position in the log")
+		}
+		return nil
+	}); err != nil {
+		return "", err
+	}
+	_, err = u.get("/up/small.txt", 200)
+	return "", err
+}
+
+// accessLog moves the log away as logrotate does, asks for a new one, and finds
+// the next request there in the combined format with its request id (R-LOG-1).
+func (u *upstream) accessLog(j *jet) (string, error) {
+	file := filepath.Join(j.root, "logs", "access.log")
+	if err := os.Rename(file, file+".1"); err != nil {
+		return "", err
+	}
+	j.cmd.Process.Signal(syscall.SIGUSR1)
+	line := regexp.MustCompile(`(?m)^127\.0\.0\.1 - - \[[^]]+\] "GET /up/small\.txt\?logged HTTP/1\.1" 200 17 "http://from\.example/" "by interop" [0-9a-f]{32}$`)
+	err := j.ready(context.Background(), func() error { // the log is written behind the answer
+		if _, err := u.get("/up/small.txt?logged", 200, "User-Agent: by interop", "Referer: http://from.example/"); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if !line.Match(text) {
+			return fmt.Errorf("no combined line for the request; the log is\n%s", tail(text))
+		}
+		return nil
+	})
+	return "combined format and request id, reopened by SIGUSR1", err
 }

@@ -144,6 +144,15 @@ const serverFile = `<?xml version="1.0" encoding="UTF-8"?>
     <accessFileName>.htaccess</accessFileName>
   </htAccess>
   <indexFiles>index.html</indexFiles>
+  <logging>
+    <log>
+      <fileName>$SERVER_ROOT/logs/error.log</fileName>
+      <logLevel>INFO</logLevel>
+    </log>
+    <accessLog>
+      <fileName>$SERVER_ROOT/logs/access.log</fileName>
+    </accessLog>
+  </logging>
   <virtualHostList>
     <virtualHost>
       <name>{{name}}</name>

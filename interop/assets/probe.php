@@ -9,6 +9,31 @@ if (isset($_GET['bytes'])) {
     }
     exit;
 }
+if (isset($_GET['status'])) {
+    http_response_code((int)$_GET['status']);
+    header('X-Odd-Answer: a:b "c"');
+    setcookie('first', '1');
+    setcookie('second', '2');
+    echo 'status ', (int)$_GET['status'], "\n";
+    exit;
+}
+if (isset($_GET['log'])) {
+    error_log("from the probe: {$_GET['log']}\twith a tab");
+    echo "logged\n";
+    exit;
+}
+if (isset($_GET['events'])) {
+    header('Content-Type: text/event-stream');
+    for ($n = 0; $n < (int)$_GET['events']; $n++) {
+        printf("data: %d\n\n", (int)(microtime(true) * 1e6) * 1000);
+        while (ob_get_level()) {
+            ob_end_flush();
+        }
+        flush();
+        usleep(20000);
+    }
+    exit;
+}
 $hash = hash_init('sha256');
 $size = 0;
 $in = fopen('php://input', 'rb');
