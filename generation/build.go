@@ -56,9 +56,13 @@ func (b *builder) buildLimits() {
 	case 2:
 		name = ""
 	}
+	requests := t.MaxKeepAliveReq
+	if requests == 0 {
+		requests = 1 // written: no keep-alive, as in LiteSpeed
+	}
 	b.g.Limits = Limits{
 		MaxConnections: t.MaxConnections, MaxInFlight: t.MaxInFlightReqs,
-		ConnTimeout: t.ConnTimeout, KeepAliveTimeout: t.KeepAliveTimeout, MaxKeepAlive: t.MaxKeepAliveReq,
+		ConnTimeout: t.ConnTimeout, KeepAliveTimeout: t.KeepAliveTimeout, MaxKeepAlive: requests,
 		MaxURL: t.MaxReqURLLen, MaxHead: t.MaxReqHeaderSize, MaxFields: maxFields,
 		ServerField: name, EnableH2C: s.EnableH2C,
 		Grace: t.GracefulShutdownTimeout, ShutdownDelay: t.ShutdownDelay,

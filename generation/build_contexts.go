@@ -21,7 +21,7 @@ func (b *builder) buildContexts(h *host) {
 	var list []*contexts.Context
 	seen := map[string]bool{}
 	for _, c := range h.Conf.Contexts {
-		if !c.Enabled || c.URI == "" {
+		if !c.Enabled {
 			continue
 		}
 		if seen[c.URI] {
@@ -251,9 +251,6 @@ func destination(location, uri string, x *exchange.Exchange) string {
 // buildSockets resolves the WebSocket maps.
 func (b *builder) buildSockets(h *host) {
 	for _, ws := range h.Conf.WebSockets {
-		if ws.URI == "" || ws.Address == "" {
-			continue // xmlconf said so
-		}
 		h.out.Maps = append(h.out.Maps, contexts.SocketMap{URI: ws.URI, Handler: b.buildSocket(h, ws), Scope: "vhost:" + h.Name})
 	}
 }

@@ -37,12 +37,6 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	if !h.Conf.Enabled {
 		v.Suspended = true
 	}
-	if h.Conf.DocRoot == "" {
-		b.fs.Error("E-UNLOADED", h.Conf.Where, "write <docRoot>", "virtual host %q has no docRoot; it answers 503", h.Name)
-		v.Closed = "it has no docRoot"
-		b.g.Degraded = append(b.g.Degraded, "virtual host "+h.Name+" has no docRoot")
-		return
-	}
 	if fi, err := os.Stat(h.Conf.DocRoot); err != nil || !fi.IsDir() {
 		b.fs.Warn("W-DOCROOT-MISSING", h.Conf.At("docRoot"), "create the directory", "docRoot %s is not a directory yet: files answer 404", h.Conf.DocRoot)
 	}
@@ -120,13 +114,8 @@ func (b *builder) trusts(v *contexts.VHost) func(netip.Addr) bool {
 func (b *builder) buildListeners() {
 	s := b.cfg.Server
 	plain, secure := "", ""
-	names, seen := map[string]bool{}, map[string]string{}
+	seen := map[string]string{}
 	for _, l := range s.Listeners {
-		if names[l.Name] {
-			b.fs.Error("E-LISTEN-DUP", l.At("name"), "give each listener a name of its own", "listener %q is declared twice; the first stays", l.Name)
-			continue
-		}
-		names[l.Name] = true
 		spec, ok := b.listenerSpec(l)
 		if !ok {
 			continue

@@ -55,16 +55,8 @@ func (ps *processors) known(name string) *processor {
 func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, parent *processors) *processors {
 	ps := &processors{list: map[processorKey]*processor{}, parent: parent}
 	for _, d := range decls {
-		if d.Name == "" {
-			continue // xmlconf said so
-		}
 		p := &processor{decl: d, kind: d.Kind(), scope: scope}
-		key := processorKey{p.kind, d.Name}
-		if ps.list[key] != nil {
-			b.fs.Error("E-DUPNAME", d.At("name"), "give it a name of its own", "extProcessor %q is declared twice with one type; the first stays", d.Name)
-			continue
-		}
-		ps.list[key] = p
+		ps.list[processorKey{p.kind, d.Name}] = p // xmlconf leaves no two of one name
 		b.describe(p)
 	}
 	return ps
@@ -108,16 +100,11 @@ func (p *processor) target() extproc.Target {
 			t.Scheme = extproc.H1S
 		}
 	}
-	if t.InitTimeout == 0 {
-		t.InitTimeout = 10 * time.Second // R-TMO-1
-	}
 	if !d.PersistConn {
 		t.KeepAlive = 0
 	} else if d.PcKeepAliveTimeout < 0 {
 		t.KeepAlive = 24 * time.Hour // without limit in LiteSpeed; a dead one is noticed at checkout
-	} else if d.PcKeepAliveTimeout == 0 {
-		t.KeepAlive = 60 * time.Second // R-POOL-3
-	}
+	} // a written 0 closes at once, as in LiteSpeed
 	return t
 }
 

@@ -15,7 +15,7 @@ type ExtProcessor struct {
 
 	MaxConns           int           `conf:"maxConns" range:"1..10000" default:"100" doc:"requests in flight, by peer"`
 	InitTimeout        time.Duration `conf:"initTimeout" unit:"s" range:"0..86400" default:"60" doc:"resolve, connect, TLS and the wait for a permit; 0 means 10"`
-	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" doc:"time a broken peer is left alone; 0: no penalty"`
+	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" as:"later" doc:"time a broken peer is left alone; 0: no penalty"`
 	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"60" doc:"idle life of a kept connection; -1: without limit"`
 	PersistConn        bool          `conf:"persistConn" default:"1" doc:"keep connections open after a response"`
 	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" code:"W-RESPBUFFER" doc:"responses always stream"`

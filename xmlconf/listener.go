@@ -28,7 +28,7 @@ type TLS struct {
 	CertChain    bool   `conf:"certChain" default:"0" doc:"the file holds the chain; all its certificates are always sent"`
 	CACertFile   string `conf:"CACertFile" unit:"path" doc:"CA of client certificates (listener), chain (vhssl)"`
 	CACertPath   string `conf:"CACertPath" unit:"path" as:"later" doc:"directory of CAs"`
-	Ciphers      string `conf:"ciphers" doc:"TLS 1.2 ciphers, OpenSSL list"`
+	Ciphers      string `conf:"ciphers" as:"later" doc:"TLS 1.2 ciphers, OpenSSL list"`
 	EnableSpdy   int    `conf:"enableSpdy" range:"0..15" default:"12" doc:"ALPN: 4 h2, 8 h3, 0 none"`
 	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later" doc:"HTTP/3"`
 	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" as:"closes" doc:"client certificates: 0 none, 1 optional, 2 required, 3 optional"`
