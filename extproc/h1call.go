@@ -218,8 +218,12 @@ func (c *h1call) waiting() int {
 // The pump wakes a read by moving its deadline; so what the call waits for is
 // looked at again after a new deadline has been set.
 func (c *h1call) late() error {
-	c.watch()
 	for {
+		now := time.Now()
+		quick := c.sent.Add(watchAfter)
+		if !now.Before(quick) {
+			c.watch()
+		}
 		if c.ctx.Err() != nil {
 			return clientGone(c.ctx)
 		}
@@ -228,8 +232,11 @@ func (c *h1call) late() error {
 			return c.pump.err
 		}
 		by := c.deadline(w)
-		if !by.IsZero() && !time.Now().Before(by) {
+		if !by.IsZero() && !now.Before(by) {
 			return c.tooLate(w)
+		}
+		if now.Before(quick) && (by.IsZero() || quick.Before(by)) {
+			by = quick
 		}
 		c.conn.setReadBy(by)
 		if c.waiting() == w {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -453,6 +454,39 @@ func TestClientGoneCutsCall(t *testing.T) {
 		<-gone
 		if s := p.Stats(); s != (PoolStats{}) {
 			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// watched counts who waits for its end.
+type watched struct {
+	context.Context
+	n atomic.Int32
+}
+
+func (w *watched) Done() <-chan struct{} { w.n.Add(1); return w.Context.Done() }
+
+// Watching for the client costs nothing where the reply is quick, body or not
+// (R-STREAM-5).
+func TestQuickCallsDoNotWatch(t *testing.T) {
+	u := newUpstream(t, func(u *upstream, c *upConn) {
+		for h := u.head(c); h != ""; h = u.head(c) {
+			if strings.HasPrefix(h, "POST") {
+				io.ReadFull(c.br, make([]byte, 4))
+			}
+			io.WriteString(c, ok)
+		}
+	})
+	p := client(t, target(u.addr))
+	r, err := p.Do(bg, get("/"))
+	body(t, r, err)
+	ctx := &watched{Context: t.Context()}
+	for _, c := range []*Call{get("/"), post(4, strings.NewReader("body"))} {
+		before := time.Now()
+		r, err := p.Do(ctx, c)
+		body(t, r, err)
+		if n := ctx.n.Load(); n != 0 && time.Since(before) < watchAfter {
+			t.Errorf("%s: watched %d times", c.Method, n)
 		}
 	}
 }

@@ -39,6 +39,9 @@ type h1conn struct {
 	n      int
 	errno  syscall.Errno
 
+	onPeek func(fd uintptr)
+	quiet  bool // as of the last peek
+
 	// Of a write in a callback.
 	onWrite func(fd uintptr) bool
 	out     []byte // not written yet
@@ -50,7 +53,7 @@ func newH1conn(nc, socket net.Conn) *h1conn {
 	if sc, ok := socket.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn()
 	}
-	c.onRead, c.onWrite = c.tryRead, c.tryWrite
+	c.onRead, c.onWrite, c.onPeek = c.tryRead, c.tryWrite, c.peek
 	if nc == socket && c.raw != nil {
 		c.br = h1.NewReader((*lazyConn)(c))
 	} else {
@@ -171,14 +174,8 @@ func (c *h1conn) silent() bool {
 	if c.raw == nil || c.br.Buffered() > 0 {
 		return false
 	}
-	quiet := false
-	err := c.raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
-			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
-		quiet = errno == syscall.EAGAIN
-	})
-	if err != nil || !quiet {
+	c.quiet = false
+	if err := c.raw.Control(c.onPeek); err != nil || !c.quiet {
 		return false
 	}
 	if tc, ok := c.nc.(*tls.Conn); ok {
@@ -191,6 +188,14 @@ func (c *h1conn) silent() bool {
 		return n == 0 && ok && ne.Timeout()
 	}
 	return true
+}
+
+// peek looks at the socket without taking a byte from it.
+func (c *h1conn) peek(fd uintptr) {
+	var b [1]byte
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
+		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	c.quiet = errno == syscall.EAGAIN
 }
 
 // setReadBy sets the read deadline; zero: none.
