@@ -94,6 +94,14 @@ $('file-range').addEventListener('click', () =>
   ask($('file-out'), '/files/sample.txt', ['content-range', 'etag'], { headers: { Range: 'bytes=0-50' } }));
 $('file-denied').addEventListener('click', () => ask($('file-out'), '/private/notes.txt'));
 
+// From a terminal.
+show($('term-out'), [
+  `curl -N '${location.origin}/app/events?count=3'`,
+  `curl -i -d word=jet ${location.origin}/app/echo`,
+  `curl -i -r 0-50 ${location.origin}/files/sample.txt`,
+  `curl -i '${location.origin}/cgi/show.fcgi/some/page?x=1'`,
+].join('\n\n'));
+
 askApp();
 listen();
 open();
