@@ -9,23 +9,52 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"httpjet/exchange"
 	"httpjet/extproc"
 )
 
-// Buffers: a relay starts with a small one, and takes a big one while reads fill
-// what they are given. No more than the big one is held while the client stalls
-// (R-STREAM-3).
+// Buffers: a relay starts with a small one. When warm reads in a row have filled
+// it, a bulk flows, and it takes a big one, which halves the cost of a byte; it
+// gives that back when reads become small again. The process has maxBig of them;
+// a relay that gets none goes on with its small one (R-STREAM-3).
 const (
 	smallSize = 32 << 10
-	bigSize   = 64 << 10
+	bigSize   = 1 << 20
+	warm      = 8
+	maxBig    = 64
 )
 
 var (
 	smalls = sync.Pool{New: func() any { return new([smallSize]byte) }}
-	bigs   = sync.Pool{New: func() any { return new([bigSize]byte) }}
+	bigs   bigPool
 )
+
+// bigPool lends out at most maxBig buffers at once.
+type bigPool struct {
+	pool sync.Pool
+	out  atomic.Int32
+}
+
+// get returns nil if all buffers are lent out.
+func (p *bigPool) get() *[bigSize]byte {
+	if p.out.Add(1) > maxBig {
+		p.out.Add(-1)
+		return nil
+	}
+	if b, ok := p.pool.Get().(*[bigSize]byte); ok {
+		return b
+	}
+	return new([bigSize]byte)
+}
+
+func (p *bigPool) put(b *[bigSize]byte) {
+	if b != nil {
+		p.pool.Put(b)
+		p.out.Add(-1)
+	}
+}
 
 // Relay sends r as the response of x and closes r. The head goes out with the
 // first body bytes if those are at hand, else at once; bytes leave whenever the
@@ -67,12 +96,8 @@ func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
 	small := smalls.Get().(*[smallSize]byte)
 	defer smalls.Put(small)
 	var big *[bigSize]byte
-	defer func() {
-		if big != nil {
-			bigs.Put(big)
-		}
-	}()
-	buf := small[:]
+	defer func() { bigs.put(big) }()
+	buf, full := small[:], 0
 	for {
 		if r.Buffered != nil && r.Buffered() == 0 {
 			// The next read may wait: what was written must not.
@@ -95,12 +120,16 @@ func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
 			if err := x.Flush(); err != nil {
 				return clientError(err)
 			}
-		case n == len(buf) && big == nil:
-			big = bigs.Get().(*[bigSize]byte)
-			buf = big[:]
-		case n < smallSize && big != nil:
-			bigs.Put(big)
-			big, buf = nil, small[:]
+		case n < smallSize:
+			bigs.put(big)
+			big, buf, full = nil, small[:], 0
+		case big == nil:
+			if full++; full >= warm {
+				if big = bigs.get(); big != nil {
+					buf = big[:]
+				}
+				full = 0
+			}
 		}
 	}
 }
