@@ -26,7 +26,7 @@ const (
 // Layout of a pump's buffer: the size line of a chunk, its bytes, its end.
 const (
 	chunkHead = 16
-	pumpBuf   = 32 << 10
+	pumpBuf   = 64 << 10
 )
 
 var pumpBufs = sync.Pool{New: func() any { return new([chunkHead + pumpBuf + 64]byte) }}
