@@ -7,7 +7,7 @@ import "httpjet/exchange"
 // the upstream makes of it could differ (R-RW-7).
 func Target(x *exchange.Exchange) (string, error) {
 	if why := unsafeTarget(x.Req.Target); why != "" {
-		return "", exchange.Fail(400, "bad_request_target", "%s in request target", why)
+		return "", exchange.Fail(400, "bad_request", "%s in request target", why)
 	}
 	return x.Req.Target, nil
 }

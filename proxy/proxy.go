@@ -31,7 +31,8 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		return h.Upgrade.Serve(x)
 	}
 	if m := x.Req.Method; m == "CONNECT" || m == "TRACE" {
-		return exchange.Fail(405, "method_not_allowed", "method %s is never proxied", m) // R-PIPE-7
+		return &exchange.Error{Status: 405, Reason: "method_not_allowed", // R-PIPE-7
+			Fields: []exchange.Field{{Name: "Allow", Value: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}}}
 	}
 	hop := hops.Get().(*hop)
 	defer hop.release()

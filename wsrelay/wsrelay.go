@@ -178,26 +178,26 @@ func (h *Handler) initTimeout() time.Duration {
 func checkRequest(x *exchange.Exchange, f *exchange.Fields) error {
 	if !forward.IsUpgrade(x) {
 		if x.Req.Method != "GET" || x.Req.Proto == "HTTP/1.0" {
-			return exchange.Fail(400, "bad_handshake", "%s over %s cannot open a WebSocket", x.Req.Method, x.Req.Proto)
+			return exchange.Fail(400, "bad_request", "%s over %s cannot open a WebSocket", x.Req.Method, x.Req.Proto)
 		}
-		e := exchange.Fail(426, "upgrade_required", "no WebSocket handshake")
+		e := exchange.Fail(426, "bad_request", "no WebSocket handshake")
 		e.Fields = []exchange.Field{{Name: "Upgrade", Value: "websocket"}}
 		return e
 	}
 	if x.Req.Length != 0 {
 		// Its bytes would be taken for frames by one side and a body by the other.
-		e := exchange.Fail(400, "bad_handshake", "handshake with a body")
+		e := exchange.Fail(400, "bad_request", "handshake with a body")
 		e.Close = true
 		return e
 	}
 	if v, ok := single(f, "Sec-WebSocket-Version"); !ok || v != "13" {
-		e := exchange.Fail(426, "bad_handshake", "WebSocket version other than 13")
+		e := exchange.Fail(426, "bad_request", "WebSocket version other than 13")
 		e.Fields = []exchange.Field{{Name: "Sec-WebSocket-Version", Value: "13"}, {Name: "Upgrade", Value: "websocket"}}
 		return e
 	}
 	key, ok := single(f, "Sec-WebSocket-Key")
 	if raw, err := base64.StdEncoding.DecodeString(key); !ok || err != nil || len(raw) != 16 {
-		return exchange.Fail(400, "bad_handshake", "Sec-WebSocket-Key is not 16 bytes in base64")
+		return exchange.Fail(400, "bad_request", "Sec-WebSocket-Key is not 16 bytes in base64")
 	}
 	return nil
 }
