@@ -20,12 +20,18 @@ import (
 	"httpjet/h1"
 )
 
-// bridge turns requests of net/http servers into exchanges.
+// bridge turns requests of net/http servers into exchanges: HTTP/2 today, and
+// net/http's own HTTP/1 as the oracle of tests. For HTTP/2 there is one bridge
+// for each connection, which joins the handlers of its streams.
+//
+// What net/http decides stays with it: framing, Date, the 100, flow control, and
+// the malformed requests that never get here (pseudo-header fields, a Host that
+// differs from :authority, lengths that do not match).
 type bridge struct {
 	srv     *Server
-	c       *conn  // nil if net/http owns the connection
-	name    string // of the listener, then
-	running sync.WaitGroup
+	c       *conn          // nil if net/http owns the connection
+	name    string         // of the listener, then
+	running sync.WaitGroup // handlers
 }
 
 // Bridge returns a handler that serves the current site from any net/http
@@ -65,7 +71,9 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bridgeWire is a Wire over a ResponseWriter. It cannot upgrade.
+// bridgeWire is a Wire over a ResponseWriter. It cannot upgrade, and does not
+// send files by itself. It is not pooled: a goroutine that calls StopRead too
+// late must not meet the request of somebody else.
 type bridgeWire struct {
 	b   *bridge
 	w   http.ResponseWriter
@@ -99,6 +107,7 @@ func (w *bridgeWire) fill() {
 		q.Scheme = "https"
 	}
 	q.Target = r.RequestURI
+	// Absolute form, which net/http has compared with Host.
 	if r.Method != "CONNECT" && q.Target != "*" && !strings.HasPrefix(q.Target, "/") {
 		q.Target = r.URL.RequestURI()
 	}
@@ -110,7 +119,7 @@ func (w *bridgeWire) fill() {
 			q.Fields.Add(name, value)
 		}
 	}
-	if len(r.Trailer) > 0 {
+	if len(r.Trailer) > 0 { // net/http takes the announcement out of the fields
 		q.Fields.Add("Trailer", strings.Join(slices.Sorted(maps.Keys(r.Trailer)), ", "))
 	}
 	q.Listener = w.b.name
@@ -150,7 +159,7 @@ func (w *bridgeWire) Read(p []byte) (int, error) {
 		w.readBy = by.Add(slack)
 		w.rc.SetReadDeadline(w.readBy)
 	}
-	if w.stopped.Load() {
+	if w.stopped.Load() { // see h1conn.Read: StopRead may have come in between
 		w.rc.SetReadDeadline(time.Unix(1, 0))
 		return 0, errStopped
 	}
@@ -202,7 +211,7 @@ func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 	if !last {
 		w.setFields(h, &r.Fields)
 		w.w.WriteHeader(r.Status)
-		clear(h)
+		clear(h) // the fields of a hint are not those of the answer
 		return nil
 	}
 	w.started = true
@@ -216,8 +225,7 @@ func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 	if w.r.ProtoMajor == 1 && r.Fields.HasToken("Connection", "close") || w.b.c != nil && w.b.c.closing() {
 		h["Connection"] = []string{"close"} // becomes GOAWAY on HTTP/2
 	}
-	switch {
-	case r.Length > 0, r.Length == 0 && !noBody, r.Length == 0 && r.Status != 304:
+	if r.Length > 0 || r.Length == 0 && r.Status != 304 { // as in h1conn.Head
 		h["Content-Length"] = []string{strconv.FormatInt(r.Length, 10)}
 		w.bounded, w.left = !noBody, r.Length
 	}
@@ -247,7 +255,8 @@ func (w *bridgeWire) extendWrite() {
 	}
 }
 
-// Write writes body bytes.
+// Write writes body bytes, never more than the announced length: a client that
+// counts would read the rest as the next response.
 func (w *bridgeWire) Write(p []byte) (int, error) {
 	n := len(p)
 	if w.bounded && int64(n) > w.left {
@@ -278,7 +287,8 @@ func (w *bridgeWire) Flush() error {
 	return nil
 }
 
-// End sets the trailers; net/http completes the body when ServeHTTP returns.
+// End sets the trailers, by net/http's way for names that are known late, which
+// works for announced ones as well. net/http completes the body when ServeHTTP returns.
 func (w *bridgeWire) End(trailers *exchange.Fields) error {
 	if w.bounded && w.left > 0 {
 		w.Abort(errShort)
@@ -294,7 +304,8 @@ func (w *bridgeWire) End(trailers *exchange.Fields) error {
 	return nil
 }
 
-// Abort makes ServeHTTP cut the response.
+// Abort makes ServeHTTP cut the response. It does not panic itself: that would
+// pass through Run and the handler's frames, and count as a bug.
 func (w *bridgeWire) Abort(cause error) {
 	if w.started && !w.aborted && !errors.Is(cause, exchange.ErrClientGone) {
 		w.rc.Flush() // what was sent before the cut is seen

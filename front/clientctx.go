@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// clientCtx is the context of one exchange: done when the client is gone, when
+// clientCtx is a context.Context: that of one exchange, done when the client is gone, when
 // the connection is cut, or when the exchange has ended. It costs nothing until
 // somebody waits for it: only then, and only once the request body has been read,
-// a goroutine watches the socket.
+// a goroutine watches the socket. While the body is being read its reader notices
+// the end. h1conn joins the watch before it reads the next head.
 type clientCtx struct {
 	c *h1conn
 
@@ -23,9 +24,13 @@ type clientCtx struct {
 	ended    bool
 }
 
+// Deadline returns none: who needs one derives a context.
 func (x *clientCtx) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (x *clientCtx) Value(any) any               { return nil }
 
+// Value returns nothing.
+func (x *clientCtx) Value(any) any { return nil }
+
+// Err is context.Canceled once the context is done. It starts no watch.
 func (x *clientCtx) Err() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,6 +110,7 @@ func (x *clientCtx) bodyDone(early bool) {
 	}
 }
 
+// cancel makes the context done. It may be called more than once, by anybody.
 func (x *clientCtx) cancel() {
 	x.mu.Lock()
 	if x.err != nil {

@@ -19,7 +19,12 @@ const (
 )
 
 // conn is what all protocol versions share of a client connection. It belongs to
-// its serveConn goroutine, except for state, cut and retire.
+// its serveConn goroutine, except for state, cut and retire, which Drain and
+// Listener.Close use.
+//
+// Who closes it: its own goroutine by close; others only if they win the state
+// from connIdle to connClosed (retire), or at the end of the budget (cut). After
+// either, the goroutine finds its reads failing and leaves.
 type conn struct {
 	srv  *Server
 	lis  *Listener
@@ -44,7 +49,7 @@ func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c.remote, c.local = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if l.Key.Secure {
-		c.state.Store(connActive)
+		c.state.Store(connActive) // the handshake is work that may finish
 	}
 	return c
 }
@@ -58,7 +63,8 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// serveConn serves one client connection until it ends.
+// serveConn serves one client connection until it ends. The permit of the
+// connection is its own from accept on.
 func serveConn(c *conn) {
 	defer c.srv.conns.release()
 	defer c.srv.remove(c)
@@ -73,7 +79,8 @@ func serveConn(c *conn) {
 	newH1(c).serve()
 }
 
-// handshake completes TLS within the connection timeout.
+// handshake completes TLS within the connection timeout. It costs one deadline
+// for all of it, so that a client cannot stretch it byte by byte.
 func (c *conn) handshake() bool {
 	tc := tls.Server(c.sock, c.lis.tls)
 	c.sock.SetDeadline(time.Now().Add(c.srv.Current().Limits().connTimeout()))
@@ -92,8 +99,10 @@ func (c *conn) handshake() bool {
 	return true
 }
 
+// looksLikeHTTP reports whether the first five bytes of a TLS record are those
+// of a request line.
 func looksLikeHTTP(b []byte) bool {
-	switch string(b[:min(len(b), 5)]) {
+	switch string(b) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
 		return true
 	}

@@ -2,8 +2,9 @@ package front
 
 import "sync"
 
-// gate is a number of permits that may change, with a first-come waiting line.
-// A limit of 0 is no limit.
+// gate is a number of permits that a new generation may change, with a first-come
+// waiting line: who comes while others wait does not overtake them. A limit of 0
+// is no limit. Lowering it takes no permit back.
 type gate struct {
 	mu    sync.Mutex
 	limit int
@@ -40,6 +41,7 @@ func (g *gate) leave(place <-chan struct{}) {
 	g.release()
 }
 
+// release gives a permit back, to the first in the line.
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,6 +49,7 @@ func (g *gate) release() {
 	g.admit()
 }
 
+// setLimit changes the number of permits.
 func (g *gate) setLimit(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -38,7 +38,9 @@ type h1conn struct {
 	lim  *Limits
 	n    int // requests read
 
-	readBy, writeBy time.Time // deadlines as last set
+	// Deadlines as last set. readBy belongs to whoever reads the body, and zero
+	// means that the real one is unknown; writeBy to whoever writes.
+	readBy, writeBy time.Time
 
 	// Of the current exchange.
 	now      time.Time
@@ -69,7 +71,10 @@ type response struct {
 	upgraded bool
 }
 
-// States of 100-continue.
+// States of 100-continue. The reader of the body may be another goroutine than
+// the one that sends the head, so that they agree by compare-and-swap: exactly one
+// of "100 is sent" and "no 100 any more" wins, and a head waits for a 100 that is
+// on its way.
 const (
 	contNone = iota // not asked for, or too late
 	contAsked
@@ -77,6 +82,8 @@ const (
 	contSent
 )
 
+// newH1 prepares a connection for the loop. Plain sockets are read without
+// holding memory while idle; a TLS connection holds the input buffer.
 func newH1(c *conn) *h1conn {
 	h := &h1conn{conn: c}
 	if c.tls == nil {
@@ -90,6 +97,7 @@ func newH1(c *conn) *h1conn {
 	return h
 }
 
+// serve is the loop of the connection.
 func (c *h1conn) serve() {
 	defer func() {
 		c.r.Take()
@@ -97,9 +105,11 @@ func (c *h1conn) serve() {
 		c.freeOut()
 	}()
 	for c.await() {
-		c.site = c.srv.Current()
+		c.site = c.srv.Current() // the generation of this exchange
 		c.lim = c.site.Limits()
 		c.now = time.Now()
+		// Most heads are at hand whole: then there is nothing to wait for. Else
+		// one deadline holds for all of the head (G63).
 		if !c.r.HasHead() {
 			c.extendRead(c.now, c.lim.connTimeout())
 		}
@@ -132,7 +142,7 @@ func (c *h1conn) await() bool {
 	}
 	wait := c.lim.KeepAliveTimeout
 	if c.n == 0 {
-		wait = c.lim.connTimeout()
+		wait = c.lim.connTimeout() // of the generation that accepted the connection
 	}
 	c.x.Reset(c) // an idle connection holds no head, no buffer and no generation
 	c.site = nil
@@ -158,7 +168,7 @@ func (c *h1conn) begin() {
 	c.client.Store(nil)
 	c.cont.Store(contNone)
 	if c.stopped.Swap(false) {
-		c.readBy = time.Time{}
+		c.readBy = time.Time{} // StopRead has moved it
 	}
 	r := &c.x.Req
 	r.ID, r.Scheme, r.Proto = newID(), "http", "HTTP/1.1"
@@ -220,7 +230,7 @@ func (c *h1conn) exchange() bool {
 		handler = answerWith(err)
 	}
 	err = c.srv.run(&c.x, handler, c)
-	if admitted && !c.resp.upgraded {
+	if admitted && !c.resp.upgraded { // Upgrade has given the permit back
 		c.srv.inFlight.release()
 	}
 	if ctx := c.client.Load(); ctx != nil {
@@ -234,6 +244,8 @@ func (c *h1conn) exchange() bool {
 	case c.resp.aborted || c.resp.upgraded || c.state.Load() == connClosed:
 		return false
 	case !c.resp.keep:
+		// Nothing more will be read: if bytes are or may be on their way, the
+		// kernel would answer them with a reset that overtakes the response.
 		if !c.body.Done() || c.r.Buffered() > 0 {
 			c.linger()
 		}
@@ -276,7 +288,9 @@ func (c *h1conn) linger() {
 	io.CopyN(io.Discard, c.sock, lingerSize)
 }
 
-// extendRead makes reads fail when nothing has come for d, or up to slack later.
+// extendRead makes reads fail when nothing has come for d, or up to slack later:
+// moving a deadline costs more than looking at it, so that it is not moved for
+// every request.
 func (c *h1conn) extendRead(now time.Time, d time.Duration) {
 	if by := now.Add(d); c.readBy.Before(by) || c.readBy.After(by.Add(slack)) {
 		c.readBy = by.Add(slack)
@@ -284,6 +298,7 @@ func (c *h1conn) extendRead(now time.Time, d time.Duration) {
 	}
 }
 
+// extendWrite is the same for writes, with the connection timeout.
 func (c *h1conn) extendWrite() {
 	if by := time.Now().Add(c.lim.connTimeout()); c.writeBy.Before(by) || c.writeBy.After(by.Add(slack)) {
 		c.writeBy = by.Add(slack)

@@ -36,7 +36,7 @@ func (c *h1conn) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := c.body.Read(p)
-	if c.body.Done() {
+	if c.body.Done() { // early before bodyLeft, by which it is published
 		c.early = c.r.Buffered() > 0
 	}
 	c.bodyLeft.Store(c.body.Left())
@@ -104,13 +104,15 @@ func (c *h1conn) StopRead() {
 	c.sock.SetReadDeadline(time.Unix(1, 0))
 }
 
-// Context is done soon after the client is gone.
+// Context is done soon after the client is gone. It is made when it is asked for,
+// and belongs to one exchange alone: who keeps it never sees another one's end.
 func (c *h1conn) Context() context.Context {
 	if ctx := c.client.Load(); ctx != nil {
 		return ctx
 	}
 	ctx := &clientCtx{c: c}
 	c.client.Store(ctx)
+	// Read may end the body at the same time: one of the two sees the other.
 	if c.bodyLeft.Load() == 0 {
 		ctx.bodyDone(c.early)
 	}
@@ -174,7 +176,8 @@ func (c *h1conn) mayKeep(r *exchange.Response, waits bool) bool {
 }
 
 // Write puts body bytes behind the head: small ones wait for more, large ones
-// leave together with what waits.
+// leave together with what waits. More bytes than the announced length are not
+// written: the client would take them for the next response.
 func (c *h1conn) Write(p []byte) (int, error) {
 	n, over := len(p), false
 	if c.resp.bounded {
@@ -211,6 +214,8 @@ func (c *h1conn) write(p []byte) error {
 		return nil
 	}
 	c.out = out
+	// One writev for head or size line, bytes, and line end: bytes are not copied,
+	// and no part waits for the next write.
 	var end []byte
 	if c.resp.chunked {
 		end = crlf
@@ -320,7 +325,7 @@ func (c *h1conn) End(trailers *exchange.Fields) error {
 		c.out = h1.AppendLastChunk(c.buffer(), trailers)
 	}
 	if err := c.Flush(); err != nil {
-		c.resp.aborted = true
+		c.resp.aborted = true // nobody is there to keep the connection for
 		return err
 	}
 	return nil

@@ -26,7 +26,10 @@ type h2Server struct{ hs *http.Server }
 func (h *h2Server) shutdown() { h.hs.Shutdown(context.Background()) }
 
 // serveH2 serves HTTP/2 on nc until the connection ends. Handlers run on
-// goroutines of package http2.
+// goroutines of package http2. Each connection has an http.Server of its own,
+// because GOAWAY is only to be had for all connections of one: so a listener that
+// goes away takes its connections along and no others. The limits are those of
+// the generation at hand; they are part of what the client is told in SETTINGS.
 func serveH2(c *conn, nc net.Conn) {
 	c.state.Store(connActive)
 	lim := c.srv.Current().Limits()
@@ -48,13 +51,13 @@ func serveH2(c *conn, nc net.Conn) {
 		panic("BUG: front: http2.ConfigureServer: " + err.Error())
 	}
 	c.goAway.Store(&h2Server{hs})
-	if c.closing() {
+	if c.closing() { // Drain may have looked before goAway was set
 		return
 	}
 	handler := &bridge{srv: c.srv, c: c}
 	//lint:ignore SA1019 see above
 	h2.ServeConn(nc, &http2.ServeConnOpts{Context: c.ctx, BaseConfig: hs, Handler: handler})
-	c.cancel()
+	c.cancel() // streams that are left have no client any more
 	handler.running.Wait()
 }
 

@@ -18,6 +18,8 @@ type Key struct {
 }
 
 // Listener is one bound address. Its owner calls Close, or Retire if it is kept.
+// It outlives generations: what belongs to one of them, its name, can be changed,
+// and certificates are asked for with each handshake.
 type Listener struct {
 	Key Key
 
@@ -109,7 +111,7 @@ func accept(l *Listener) {
 		pause = 0
 		s.accepted.Add(1)
 		c := newConn(s, l, nc)
-		if !s.add(c) {
+		if !s.add(c) { // accepted while the drain began
 			nc.Close()
 			s.conns.release()
 			return
@@ -127,7 +129,7 @@ func (l *Listener) Close() {
 		close(l.quit)
 		l.ln.Close()
 	})
-	l.accept.Wait()
+	l.accept.Wait() // from here on no connection of l can be added
 	l.srv.lock()
 	delete(l.srv.lists, l)
 	l.srv.mu.Unlock()

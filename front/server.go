@@ -32,14 +32,13 @@ type Server struct {
 	bugs                                     atomic.Int64
 	http10, http11, http2                    atomic.Int64
 
-	date atomic.Pointer[dateLine]
+	date atomic.Pointer[dateLine] // of the current second
 
-	draining atomic.Bool
-	quit     chan struct{} // closed when the server drains; made by lock
+	draining atomic.Bool // set once, with mu held, so that add and Serve see it
 	mu       sync.Mutex
-	lists    map[*Listener]struct{}
-	open     map[*conn]struct{}
-	empty    chan struct{} // not nil: closed when open becomes empty
+	lists    map[*Listener]struct{} // that accept
+	open     map[*conn]struct{}     // that have a goroutine
+	empty    chan struct{}          // not nil: closed when open becomes empty
 }
 
 // Stats is a snapshot of the counters of a Server. All but Active and InFlight
@@ -78,7 +77,7 @@ func (s *Server) SetLimits(l *Limits) {
 func (s *Server) lock() {
 	s.mu.Lock()
 	if s.open == nil {
-		s.lists, s.open, s.quit = map[*Listener]struct{}{}, map[*conn]struct{}{}, make(chan struct{})
+		s.lists, s.open = map[*Listener]struct{}{}, map[*conn]struct{}{}
 	}
 }
 
@@ -93,6 +92,7 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
+// remove forgets a connection whose goroutine ends.
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,6 +103,8 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
+// snapshot returns the open connections, so that no lock is held while they are
+// closed.
 func (s *Server) snapshot() (conns []*conn) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -115,13 +117,11 @@ func (s *Server) snapshot() (conns []*conn) {
 // Drain stops accepting, closes idle connections, and lets exchanges in flight
 // finish: HTTP/1 with Connection: close, HTTP/2 after GOAWAY. When ctx ends it
 // closes what is left and returns how many connections it cut (R-STOP-1,
-// R-STOP-2, R-STOP-4). The server cannot be used again.
+// R-STOP-2). One ctx is the budget of all listeners (R-STOP-4). A second call with
+// a context that has ended cuts at once. The server cannot be used again.
 func (s *Server) Drain(ctx context.Context) (cut int) {
 	s.lock()
-	first := !s.draining.Swap(true)
-	if first {
-		close(s.quit)
-	}
+	s.draining.Store(true)
 	var lists []*Listener
 	for l := range s.lists {
 		lists = append(lists, l)
@@ -166,6 +166,7 @@ func (s *Server) whenEmpty() <-chan struct{} {
 	return s.empty
 }
 
+// logger makes the zero Log silent.
 func (s *Server) logger() *slog.Logger {
 	if s.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -272,11 +273,14 @@ func clientFailed(err error) error {
 	return &clientError{err}
 }
 
+// clientError is two errors: the mark, by which the log knows whose fault it
+// was, and what happened, by which timeouts are told.
 type clientError struct{ err error }
 
 func (e *clientError) Error() string   { return "client gone: " + e.err.Error() }
 func (e *clientError) Unwrap() []error { return []error{exchange.ErrClientGone, e.err} }
 
+// timedOut reports whether a deadline has passed.
 func timedOut(err error) bool {
 	ne, ok := errors.AsType[net.Error](err)
 	return ok && ne.Timeout()

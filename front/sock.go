@@ -53,7 +53,9 @@ func (s *sock) ReadLazy(take func() []byte) (int, error) {
 	return s.n, nil
 }
 
-// readNow reads once without blocking; false means that there is nothing yet.
+// readNow reads once without blocking; false means that there is nothing yet, and
+// lets the runtime park the goroutine. It must try first: an edge that came before
+// the call is not reported again.
 func (s *sock) readNow(fd uintptr) bool {
 	p := s.take()
 	for {
@@ -110,7 +112,7 @@ func (s *sock) sendFile(f *os.File, off, n int64) (sent int64, err error) {
 				case e == unix.EINTR:
 					continue
 				case e == unix.EAGAIN:
-					return sent > 0
+					return sent > 0 // the caller renews the deadline after progress
 				case e != nil:
 					serr = os.NewSyscallError("sendfile", e)
 					return true

@@ -15,7 +15,7 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 	c.resp.upgraded, c.resp.started = true, true
 	c.srv.inFlight.release()
 	if ctx := c.client.Load(); ctx != nil {
-		ctx.stopWatch()
+		ctx.stopWatch() // the tunnel reads the socket from now on
 	}
 	c.out = h1.AppendResponseHead(c.buffer(), r, h1.Framed{Length: -1, Connection: "Upgrade",
 		Server: c.lim.ServerHeader, Date: c.srv.dateAt(c.now)})
@@ -31,7 +31,8 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 }
 
 // duplex is an upgraded connection. Read is used by one goroutine, Write and
-// CloseWrite by another.
+// CloseWrite by another. It has no deadlines: how long a tunnel may be silent is
+// up to its handler.
 type duplex struct{ c *h1conn }
 
 func (d duplex) Read(p []byte) (int, error) {

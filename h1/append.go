@@ -40,6 +40,7 @@ func AppendRequest(b []byte, method, target, host string, f *exchange.Fields, le
 	return append(b, '\r', '\n')
 }
 
+// appendTarget makes request-line injection impossible whatever rewrote target.
 func appendTarget(b []byte, target string) []byte {
 	if target == "" {
 		return append(b, '/')
@@ -122,6 +123,8 @@ func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 	return append(b, '\r', '\n')
 }
 
+// ofConnection reports whether AppendResponseHead writes the field by itself. The
+// length is looked at first: most names are decided by it.
 func ofConnection(name string) bool {
 	switch len(name) {
 	case 4:

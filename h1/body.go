@@ -63,11 +63,13 @@ func (b *Body) Read(p []byte) (int, error) {
 		n, b.err = b.readFixed(p)
 	}
 	if n > 0 && !errors.Is(b.err, io.EOF) {
-		return n, nil
+		return n, nil // what came before an error is good; the error comes next
 	}
 	return n, b.err
 }
 
+// readFixed returns io.EOF together with the last byte, so that nobody has to
+// ask again.
 func (b *Body) readFixed(p []byte) (int, error) {
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -182,7 +184,7 @@ func chunkSize(line []byte) (int64, error) {
 		if d < 0 {
 			break
 		}
-		if i == 16 || n >= 1<<59 {
+		if i == 16 || n >= 1<<59 { // n<<4 must stay below 2^63 (G06)
 			return 0, bad("chunk size too large")
 		}
 		n = n<<4 | int64(d)
@@ -198,6 +200,7 @@ func chunkSize(line []byte) (int64, error) {
 	return n, nil
 }
 
+// unhex returns the value of a hex digit, -1 for another byte.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -236,6 +239,8 @@ func (b *Body) readTrailers() error {
 	}
 }
 
+// forbiddenTrailer reports whether a field may not come behind a body, because it
+// would change how the message is framed, routed, authorised or read.
 func forbiddenTrailer(name string) bool {
 	switch strings.ToLower(name) {
 	case "transfer-encoding", "content-length", "host", "connection", "keep-alive", "upgrade",

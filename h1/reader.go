@@ -7,6 +7,8 @@ import (
 	"sync"
 )
 
+// smallBuf is the size of a pooled input buffer: most heads fit into it. A larger
+// head makes a buffer of its own, which is dropped with Release.
 const smallBuf = 4 << 10
 
 // smallBufs holds the input buffers of connections that are busy.
@@ -118,7 +120,7 @@ func (r *Reader) room(max int) bool {
 		copy(r.buf, r.buf[r.r:r.w])
 		r.r, r.w = 0, r.w-r.r
 		return true
-	case len(r.buf) >= max:
+	case len(r.buf) >= max: // the bound comes before the memory
 		return false
 	}
 	grown := make([]byte, min(2*len(r.buf), max))
@@ -137,7 +139,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	if r.r == r.w {
-		if len(p) >= smallBuf {
+		if len(p) >= smallBuf { // large reads go past the buffer
 			return r.src.Read(p)
 		}
 		if err := r.fill(); err != nil {
@@ -181,6 +183,9 @@ func (r *Reader) ReadRequestHead(max int) (string, error) {
 	return r.readHead(max, true)
 }
 
+// readHead looks at each line end once, however the bytes arrive. The head is
+// copied into a string, the one allocation of a head, so that the buffer may be
+// used again while the fields are still in use.
 func (r *Reader) readHead(max int, request bool) (string, error) {
 	if r.r > 0 && len(r.buf)-r.r < smallBuf/2 {
 		copy(r.buf, r.buf[r.r:r.w]) // so that most heads need no second copy
@@ -217,6 +222,7 @@ func (r *Reader) readHead(max int, request bool) (string, error) {
 	}
 }
 
+// tooLong tells a target that is too long from fields that are (R-PIPE-4).
 func tooLong(inTarget bool) *SyntaxError {
 	if inTarget {
 		return &SyntaxError{414, "request line too long"}

@@ -88,6 +88,8 @@ func parseRequestLine(head string, lim Limits, req *exchange.Request) (target, r
 	if !ok {
 		return "", "", bad("head without an end")
 	}
+	// Exactly one SP between the elements: Cut leaves a second one in the next
+	// element, where it is no valid byte.
 	method, line, ok := strings.Cut(line, " ")
 	if !ok || !ValidToken(method) {
 		return "", "", bad("malformed method")
@@ -190,9 +192,10 @@ func (f *framer) check(proto string) (fr Framing, ok bool, err error) {
 	return Framing(n), true, nil
 }
 
+// request returns the framing of a request: without a field it has no body.
 func (f *framer) request(proto string) (Framing, error) {
 	fr, _, err := f.check(proto)
-	return fr, err // without a field a request has no body
+	return fr, err
 }
 
 // checkHost applies RFC 9112 §3.2: exactly one valid Host, which HTTP/1.0 may
@@ -213,7 +216,7 @@ func checkHost(req *exchange.Request, hosts int) error {
 func splitTarget(req *exchange.Request, target string) error {
 	req.Target = target
 	switch {
-	case req.Method == "CONNECT":
+	case req.Method == "CONNECT": // authority form, with a port
 		i := strings.LastIndexByte(target, ':')
 		if i <= 0 || i == len(target)-1 || !ValidHost(target) {
 			return bad("malformed authority")
@@ -227,6 +230,8 @@ func splitTarget(req *exchange.Request, target string) error {
 		}
 		return nil
 	}
+	// Absolute form: the authority is Host said twice, and it must be the same, or
+	// two hops could route by different names.
 	authority, path, ok := cutAbsolute(target)
 	if !ok || authority == "" || !ValidHost(authority) {
 		return bad("malformed target")

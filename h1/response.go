@@ -80,7 +80,8 @@ func (r *Response) parseStatusLine(head string) (rest string, err error) {
 	return rest, nil
 }
 
-// frame applies RFC 9112 §6.3.
+// frame applies RFC 9112 §6.3, in its order: status and method first, because a
+// HEAD or 304 declares a length of something that is not sent.
 func (r *Response) frame(fr *framer, method string) error {
 	f, declared, err := fr.check(r.Proto)
 	if err != nil {
@@ -100,7 +101,7 @@ func (r *Response) frame(fr *framer, method string) error {
 			r.KeepAlive = false
 		}
 		r.Length = -1
-	case r.Status == 304, method == "HEAD":
+	case r.Status == 304, method == "HEAD": // Length stays for the client to see
 	case method == "CONNECT" && r.Status < 300:
 		r.Upgrade, r.KeepAlive = true, false
 	case declared:

@@ -22,6 +22,7 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return e.Msg }
 
+// bad is the answer to nearly everything.
 func bad(msg string) *SyntaxError { return &SyntaxError{400, msg} }
 
 // Fixed bounds (spec §39).
@@ -43,6 +44,7 @@ const (
 
 var class = classes()
 
+// classes fills the table once; it is never changed.
 func classes() (t [256]uint8) {
 	for c := range 256 {
 		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
@@ -65,6 +67,7 @@ func classes() (t [256]uint8) {
 	return t
 }
 
+// all reports whether every byte of s is of one of the classes in mask.
 func all(s string, mask uint8) bool {
 	for i := range len(s) {
 		if class[s[i]]&mask == 0 {
