@@ -61,9 +61,7 @@ func Run(o Options, out io.Writer) int {
 	r := Report{Root: o.Root}
 	if o.File != "" {
 		r.Root = o.File
-		if xmlconf.LoadFile(o.File, fs) == nil && !fs.Failed() {
-			fs.Fatal("E-LOAD", xmlconf.Place{Pos: xmlconf.Pos{File: o.File}}, "", "nothing was loaded")
-		}
+		reportClosed(xmlconf.LoadFile(o.File, fs), fs)
 	} else if cfg := xmlconf.LoadServer(o.Root, fs); cfg != nil {
 		buildTree(cfg, &r, o, fs)
 	}
@@ -99,6 +97,40 @@ func buildTree(cfg *xmlconf.Config, r *Report, o Options, fs *xmlconf.Findings) 
 	r.Root, r.Hash = cfg.Root, cfg.Hash
 	r.Fingerprint = fingerprint(cfg)
 	r.Summary = summarize(cfg, g)
+}
+
+// reportClosed says of a single file what a build says of a tree: which
+// restrictions are not enforced, so that what holds them answers 503.
+func reportClosed(file any, fs *xmlconf.Findings) {
+	report := func(what string, list []xmlconf.Restriction) {
+		for _, r := range list {
+			if !generation.Honours(r) {
+				fs.Error("E-CLOSED", r.At, "remove the element, or keep it where it is honoured",
+					"%s is not honoured yet; %s answers 503", r.Element, what)
+			}
+		}
+	}
+	var host *xmlconf.VHost
+	switch f := file.(type) {
+	case *xmlconf.Server:
+		report("every virtual host", f.Restrictions())
+		for _, l := range f.Listeners {
+			report(fmt.Sprintf("every virtual host of listener %q", l.Name), l.Restrictions())
+		}
+	case *xmlconf.VHost:
+		host = f
+	case *xmlconf.Template:
+		host = f.HostConfig
+	}
+	if host == nil {
+		return
+	}
+	report("the virtual host", host.Restrictions())
+	for _, c := range host.Contexts {
+		if c.Enabled {
+			report(fmt.Sprintf("context %q", c.URI), c.Restrictions())
+		}
+	}
 }
 
 // fingerprint is FNV-1a 64 over the sorted lines "listener TAB domain TAB vhost"

@@ -163,3 +163,13 @@ func (b *builder) newRoot(o docroot.Options, at xmlconf.Place) *docroot.Root {
 	}
 	return r
 }
+
+// Honours reports whether a restriction is enforced. What holds one that is not
+// answers 503 (R-SAFE-1).
+func Honours(r xmlconf.Restriction) bool {
+	switch r.Element {
+	case "accessControl", "allowBrowse", "enabled":
+		return true
+	}
+	return false
+}

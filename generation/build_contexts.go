@@ -64,9 +64,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 // closeContext closes a context for restrictions that nothing honours yet (R-SAFE-1).
 func (b *builder) closeContext(c *xmlconf.Context, out *contexts.Context) {
 	for _, r := range c.Restrictions() {
-		switch r.Element {
-		case "accessControl", "allowBrowse": // honoured
-		default:
+		if !Honours(r) {
 			b.shut(c, out, r.Element, "%s is not honoured yet", r.Element)
 		}
 	}

@@ -58,22 +58,14 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 // closeVHost closes a host for restrictions that nothing honours yet (R-SAFE-1).
 func (b *builder) closeVHost(h *xmlconf.Host, v *contexts.VHost) {
 	for _, r := range append(h.Conf.Restrictions(), b.cfg.Server.Restrictions()...) {
-		switch r.Element {
-		case "accessControl", "enabled": // honoured
-		default:
-			b.shutHost(h, v, r.At, r.Element)
+		if Honours(r) {
+			continue
 		}
-	}
-	if fa := &b.cfg.Server.Security.FileAccess; fa.ForceStrictOwnership {
-		b.shutHost(h, v, fa.At("forceStrictOwnership"), "forceStrictOwnership")
-	}
-}
-
-func (b *builder) shutHost(h *xmlconf.Host, v *contexts.VHost, at xmlconf.Place, element string) {
-	b.fs.Error("E-CLOSED", at, "remove the element, or keep the host where it is honoured",
-		"virtual host %q: %s is not honoured yet; it answers 503", h.Name, element)
-	if v.Closed == "" {
-		v.Closed = element + " is not honoured yet"
+		b.fs.Error("E-CLOSED", r.At, "remove the element, or keep the host where it is honoured",
+			"virtual host %q: %s is not honoured yet; it answers 503", h.Name, r.Element)
+		if v.Closed == "" {
+			v.Closed = r.Element + " is not honoured yet"
+		}
 	}
 }
 
@@ -173,6 +165,9 @@ func (b *builder) mapHosts(l *xmlconf.Listener) *contexts.Hosts {
 		}
 	}
 	for _, r := range l.Restrictions() {
+		if Honours(r) {
+			continue
+		}
 		b.fs.Error("E-CLOSED", r.At, "remove it, or keep the listener where it is honoured",
 			"listener %q: %s is not honoured yet; its virtual hosts answer 503 on every listener", l.Name, r.Element)
 		for _, v := range hosts.All() {

@@ -18,7 +18,7 @@ func (b *builder) listenerSpec(l *xmlconf.Listener) (Listener, bool) {
 		b.g.Degraded = append(b.g.Degraded, "listener "+l.Name+" has no usable address")
 		return Listener{}, false // xmlconf said so
 	}
-	spec := Listener{Name: l.Name, Secure: l.Secure, Network: "tcp", Address: at.String()}
+	spec := Listener{Name: l.Name, Secure: l.Secure, Network: "tcp", Address: at.String(), At: l.At("address")}
 	if at.Host == "" {
 		spec.Address = ":" + strconv.Itoa(int(at.Port))
 		switch {

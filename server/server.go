@@ -84,6 +84,7 @@ func Run(ctx context.Context, opt Options) error {
 	background, stop := context.WithCancel(context.Background())
 	idle := make(chan struct{})
 	go s.expireIdle(background, idle)
+	s.log.Info("ready")
 	if s.opt.Ready != nil {
 		s.opt.Ready(s.addresses())
 	}
@@ -130,18 +131,20 @@ func (s *Server) start() error {
 		defer g.release()
 		return failed(fs)
 	}
-	s.reportFindings(fs)
-	for _, d := range g.Degraded {
-		s.log.Error("not served", "reason", d)
-	}
 	if err := s.startAdmin(); err != nil {
 		g.release()
 		return err
 	}
-	if err := s.publish(g.Generation); err != nil {
+	if err := s.publish(g.Generation, fs); err != nil {
 		g.release()
 		s.stopAdmin()
 		return err
+	}
+	for _, d := range g.Degraded {
+		s.log.Error("not served", "reason", d)
+	}
+	if s.admin != nil {
+		s.log.Info("listening", "listener", "metrics", "address", s.admin.Addr(), "secure", false)
 	}
 	return nil
 }
@@ -208,8 +211,9 @@ func (s *Server) reportFindings(fs *xmlconf.Findings) {
 
 // publish makes g the generation in force, in this order: bind new listeners
 // (the last step that may fail), start logs, store the pointer, accept on new
-// listeners, stop removed ones, retire the generation before.
-func (s *Server) publish(g *generation.Generation) error {
+// listeners, stop removed ones, retire the generation before. The findings go to
+// the log of g.
+func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	bound, err := s.bind(g)
 	if err != nil {
 		return err
@@ -220,6 +224,7 @@ func (s *Server) publish(g *generation.Generation) error {
 		}
 	}
 	s.logTo.set(g.ErrorLog())
+	s.reportFindings(fs)
 	next := newSite(g)
 	s.front.SetLimits(&next.limits)
 	old := s.current.Swap(next)
@@ -229,6 +234,7 @@ func (s *Server) publish(g *generation.Generation) error {
 		if nl := bound[l.Key()]; nl != nil {
 			s.listeners[l.Key()] = nl
 			s.front.Serve(nl)
+			s.log.Info("listening", "listener", l.Name, "address", nl.Addr(), "secure", l.Secure)
 		}
 	}
 	for key, l := range s.listeners {
@@ -268,7 +274,7 @@ func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, err
 			for _, b := range bound {
 				b.Close()
 			}
-			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
+			return nil, fmt.Errorf("%s: error E-BIND: listener %q: %w", l.At.Pos, l.Name, err)
 		}
 		bound[l.Key()] = nl
 	}
@@ -287,7 +293,7 @@ func (s *Server) reload() {
 		err = errors.New(g.Degraded[0])
 		s.reportFindings(fs)
 	default:
-		err = s.publish(g.Generation)
+		err = s.publish(g.Generation, fs)
 	}
 	if err != nil {
 		g.release()
@@ -296,7 +302,6 @@ func (s *Server) reload() {
 		return
 	}
 	s.kept.Metrics.Reloaded(nil)
-	s.reportFindings(fs)
 }
 
 func (s *Server) reopenLogs() {

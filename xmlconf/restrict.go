@@ -3,7 +3,7 @@ package xmlconf
 // A Restriction is an element that keeps somebody out. Who does not honour it
 // must close what it stands in (R-SAFE-1).
 type Restriction struct {
-	Element string // realm, accessControl, clientVerify, allowBrowse, authorizer, enabled, hotlinkCtrl
+	Element string // realm, accessControl, clientVerify, allowBrowse, authorizer, enabled, hotlinkCtrl, forceStrictOwnership
 	At      Place
 }
 
@@ -60,6 +60,9 @@ func (s *Server) Restrictions() []Restriction {
 	}
 	if h := s.Security.HotlinkCtrl; h != nil && h.Enable {
 		out = append(out, Restriction{"hotlinkCtrl", h.At("enableHotlinkCtrl")})
+	}
+	if fa := &s.Security.FileAccess; fa.ForceStrictOwnership {
+		out = append(out, Restriction{"forceStrictOwnership", fa.At("forceStrictOwnership")})
 	}
 	return out
 }
