@@ -169,6 +169,28 @@ func TestFault7RawTarget(t *testing.T) {
 	}
 }
 
+// A rewritten path is encoded once, and the client's bytes are kept otherwise
+// (R-RW-7, G51, G52).
+func TestRewrittenTarget(t *testing.T) {
+	f := func(target, path, query, want string) {
+		t.Helper()
+		x := request(wire{}, "")
+		x.Req.Target, x.Req.Path, x.Req.Query = target, path, query
+		got, err := Target(x)
+		if want == "" && exchange.StatusOf(err) != 400 || want != "" && (err != nil || got != want) {
+			t.Errorf("%q as %q ? %q: %q, %v; want %q", target, path, query, got, err, want)
+		}
+	}
+	f("/a%2Fb//c;d?q=%zz", "/a/b/c;d", "q=%zz", "/a%2Fb//c;d?q=%zz") // cleaned only
+	f("/x?", "/x", "", "/x?")
+	f("*", "*", "", "*")
+	f("/old", "/new", "", "/new")
+	f("/old?a=b", "/old", "a=b&c=d", "/old?a=b&c=d")
+	f("/old?a=b", "/old", "", "/old")
+	f("/old", "/a b%2F?#\"\r\n\xc3\xa9;v=1", "x y\r\n#z&%41", "/a%20b%252F%3F%23%22%0D%0A%C3%A9;v=1?x%20y%0D%0A%23z&%41")
+	f("/old", "/a/..;/b", "", "")
+}
+
 func TestStripPolicy(t *testing.T) { // R-HDR-7
 	f := &exchange.Fields{}
 	for _, n := range []string{"X-LiteSpeed-Cache-Control", "x-litespeed-tag", "LSC-Cookie", "lsc-x", "X-HTTPJET-Proxy-Error", "X-LiteSpee", "LSC", "A"} {
