@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 )
 
 //go:embed assets/ws-server.js
@@ -79,6 +82,7 @@ func websocket(r *run) error {
 	r.check("by-proxy-context", r.messages(few, "ws://"+j.http+"/ctx/socket?x=1"))
 	r.check("permessage-deflate", r.messages(few, "ws://"+j.http+"/ws/deflate"))
 	r.check("over-tls", r.messages(few, "wss://"+j.https+"/ws", cert))
+	r.check("over-reloads", func() (string, error) { return r.overReloads(j) })
 	r.check("close-code-of-client", func() (string, error) {
 		out, err := r.nodeOutput("close.js", "ws://"+j.http+"/ws/client-closes", "4000", "client is done")
 		if err != nil {
@@ -129,6 +133,34 @@ func (r *run) messages(n int, url string, ca ...string) func() (string, error) {
 		}
 		return fmt.Sprintf("%d messages of 1 B to 1 MiB, %.1f MB each way, %d pings, close code 4321", n, float64(said.Bytes)/1e6, said.Pings), nil
 	}
+}
+
+// overReloads keeps a relay busy while new generations are published: a reload
+// that leaves its route alone leaves the tunnel alone (R-WS-7).
+func (r *run) overReloads(j *jet) (string, error) {
+	done := make(chan struct{})
+	var reloads int
+	var all sync.WaitGroup
+	all.Go(func() {
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				j.cmd.Process.Signal(syscall.SIGHUP)
+				reloads++
+			case <-done:
+				return
+			}
+		}
+	})
+	said, err := r.messages(500, "ws://"+j.http+"/ws/reloads")()
+	close(done)
+	all.Wait()
+	if err == nil && reloads == 0 {
+		err = errors.New("the relay ended before the first reload")
+	}
+	return fmt.Sprintf("%s; %d reloads meanwhile", said, reloads), err
 }
 
 // nodeOutput runs a script and returns what it printed.
