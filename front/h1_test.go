@@ -386,3 +386,20 @@ func TestWatchOfTheClient(t *testing.T) {
 		}
 	}
 }
+
+// TestUpgradeNeedsTheBodyRead: the body of an upgrade request never becomes the
+// first bytes of the tunnel.
+func TestUpgradeNeedsTheBodyRead(t *testing.T) {
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+		d, err := x.Upgrade()
+		if err != nil {
+			return err
+		}
+		io.WriteString(d, "tunnel")
+		return d.Close()
+	})}, false)
+	got := talk(t, s, "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 4\r\n\r\nbody")
+	if got != "" || len(s.Site.Errs()) != 1 || s.Site.Errs()[0] == nil {
+		t.Errorf("reply %q, errors %v", got, s.Site.Errs())
+	}
+}

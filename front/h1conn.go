@@ -22,6 +22,10 @@ const (
 
 const preface = "PRI * HTTP/2.0\r\n\r\n"
 
+// outBufs holds output buffers of connections that are busy, copyBufs those
+// through which files go that sendfile(2) cannot send.
+var copyBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
 var outBufs = sync.Pool{New: func() any { return new([smallOut]byte) }}
 
 // h1conn serves the HTTP/1 exchanges of one connection and is the Wire of each.
@@ -110,10 +114,14 @@ func (c *h1conn) serve() {
 		c.now = time.Now()
 		// Most heads are at hand whole: then there is nothing to wait for. Else
 		// one deadline holds for all of the head (G63).
-		if !c.r.HasHead() {
+		whole := c.r.HasHead()
+		if !whole {
 			c.extendRead(c.now, c.lim.connTimeout())
 		}
 		head, err := c.r.ReadRequestHead(c.lim.maxHead())
+		if !whole {
+			c.now = time.Now()
+		}
 		if c.n++; c.n == 1 && head == preface && c.tls == nil && c.lim.EnableH2C {
 			c.sock.SetDeadline(time.Time{})
 			serveH2(c.conn, &replay{sock: c.sock, head: []byte(head + string(c.r.Take()))})

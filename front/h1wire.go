@@ -281,11 +281,7 @@ func (c *h1conn) SendFile(f *os.File, off, n int64) (int64, error) {
 		return 0, errLong
 	}
 	if c.tls != nil || c.sock.rc == nil || c.resp.chunked || n <= 16<<10 {
-		m, err := io.Copy(struct{ io.Writer }{c}, io.NewSectionReader(f, off, n))
-		if err == nil && m < n {
-			err = io.ErrUnexpectedEOF // the file shrank
-		}
-		return m, err
+		return c.copyFile(f, off, n)
 	}
 	if err := c.Flush(); err != nil {
 		return 0, err
@@ -302,6 +298,27 @@ func (c *h1conn) SendFile(f *os.File, off, n int64) (int64, error) {
 			return sent, err
 		default:
 			return sent, c.writeFailed(err)
+		}
+	}
+	return sent, nil
+}
+
+// copyFile sends part of a file through a buffer.
+func (c *h1conn) copyFile(f *os.File, off, n int64) (sent int64, err error) {
+	buf := copyBufs.Get().(*[32 << 10]byte)
+	defer copyBufs.Put(buf)
+	for sent < n {
+		m, rerr := f.ReadAt(buf[:min(n-sent, int64(len(buf)))], off+sent)
+		k, err := c.Write(buf[:m])
+		sent += int64(k)
+		if err != nil {
+			return sent, err
+		}
+		if rerr != nil && sent < n {
+			if errors.Is(rerr, io.EOF) {
+				rerr = io.ErrUnexpectedEOF // the file shrank
+			}
+			return sent, rerr
 		}
 	}
 	return sent, nil

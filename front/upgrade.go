@@ -1,16 +1,23 @@
 package front
 
 import (
+	"errors"
 	"time"
 
 	"httpjet/exchange"
 	"httpjet/h1"
 )
 
+var errBodyLeft = errors.New("upgrade before the request body was read")
+
 // Upgrade sends the 101 and returns the raw connection, with the bytes that the
 // client sent early. The permit of the exchange is given back: a tunnel is not a
 // request in flight (R-LSN-9).
 func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
+	if c.bodyLeft.Load() != 0 {
+		// The rest of a body must not become the first bytes of the tunnel.
+		return nil, errBodyLeft
+	}
 	c.endContinue()
 	c.resp.upgraded, c.resp.started = true, true
 	c.srv.inFlight.release()
