@@ -264,7 +264,7 @@ func (w *wiki) login() (string, error) {
 	}
 	v.Set("u", wikiUser)
 	v.Set("p", wikiPassword)
-	if a, err = w.post("/doku.php/start?do=login", v, 302); err != nil {
+	if _, err := w.post("/doku.php/start?do=login", v, 302); err != nil {
 		return "", err
 	}
 	if a, err = w.get("/doku.php/start", 200); err != nil {

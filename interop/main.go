@@ -91,7 +91,7 @@ func (r *run) all(only []string, write bool) error {
 	}
 	if r.bin == "" {
 		r.bin = filepath.Join(dir, "httpjet")
-		if err := r.command("go", "build", "-o", r.bin, "./cmd/httpjet"); err != nil {
+		if err := r.build(); err != nil {
 			return fmt.Errorf("build: %v", err)
 		}
 	}
@@ -117,6 +117,15 @@ func (r *run) all(only []string, write bool) error {
 		return r.write("docs/interop.md")
 	}
 	return nil
+}
+
+// build builds httpjet as released binaries are built, with the commit as version.
+func (r *run) build() error {
+	version := "dev"
+	if out, err := exec.CommandContext(r.ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {
+		version = strings.TrimSpace(string(out)) // outside of a checkout it stays dev
+	}
+	return r.command("go", "build", "-trimpath", "-ldflags", "-s -w -X httpjet/server.Version="+version, "-o", r.bin, "./cmd/httpjet")
 }
 
 // A run is one invocation: where it works and what it found.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -211,9 +212,7 @@ func (r *run) serve(t tree) (*jet, error) {
 		}
 		files["conf/cert/cert.pem"], files["conf/cert/key.pem"] = cert, key
 	}
-	for name, text := range t.files {
-		files[name] = text
-	}
+	maps.Copy(files, t.files)
 	if err := writeFiles(j.root, files); err != nil {
 		return nil, err
 	}
