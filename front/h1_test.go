@@ -253,11 +253,14 @@ func TestG33EarlyClientBytes(t *testing.T) {
 			t.Fatalf("secure %v: %v, %v", secure, resp, err)
 		}
 		io.WriteString(c, " and late")
+		if n := s.Front.Snapshot(); n.Tunnels != 1 || n.InFlight != 0 {
+			t.Errorf("secure %v: %d tunnels, %d exchanges", secure, n.Tunnels, n.InFlight)
+		}
 		c.(interface{ CloseWrite() error }).CloseWrite()
 		if b, err := io.ReadAll(r); string(b) != "early and late" || err != nil {
 			t.Errorf("secure %v: echo %q, %v", secure, b, err)
 		}
-		waitFor(t, func() bool { return s.Front.Snapshot().InFlight == 0 })
+		waitFor(t, func() bool { return s.Front.Snapshot().InFlight == 0 && s.Front.Snapshot().Tunnels == 0 })
 	}
 }
 

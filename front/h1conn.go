@@ -238,7 +238,10 @@ func (c *h1conn) exchange() bool {
 		handler = answerWith(err)
 	}
 	err = c.srv.run(&c.x, handler, c)
-	if admitted && !c.resp.upgraded { // Upgrade has given the permit back
+	switch {
+	case c.resp.upgraded: // Upgrade has given the permit back
+		c.srv.tunnels.Add(-1)
+	case admitted:
 		c.srv.inFlight.release()
 	}
 	if ctx := c.client.Load(); ctx != nil {

@@ -30,6 +30,7 @@ type Server struct {
 
 	accepted, tlsErrors, refused, overloaded atomic.Int64
 	bugs                                     atomic.Int64
+	tunnels                                  atomic.Int64 // upgraded connections that are open
 	http10, http11, http2                    atomic.Int64
 
 	date atomic.Pointer[dateLine] // of the current second
@@ -41,10 +42,11 @@ type Server struct {
 	empty    chan struct{}          // not nil: closed when open becomes empty
 }
 
-// Stats is a snapshot of the counters of a Server. All but Active and InFlight
-// only grow.
+// Stats is a snapshot of the counters of a Server. All but Active, InFlight and
+// Tunnels only grow.
 type Stats struct {
 	Active, InFlight      int   // connections, exchanges
+	Tunnels               int   // upgraded connections that are open
 	Accepted              int64 // connections
 	TLSErrors             int64 // handshakes that failed
 	Refused               int64 // malformed requests
@@ -59,7 +61,7 @@ func (s *Server) Snapshot() Stats {
 	active := len(s.open)
 	s.mu.Unlock()
 	return Stats{
-		Active: active, InFlight: s.inFlight.inUse(), Accepted: s.accepted.Load(),
+		Active: active, InFlight: s.inFlight.inUse(), Tunnels: int(s.tunnels.Load()), Accepted: s.accepted.Load(),
 		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(),
 		Bugs: s.bugs.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
 	}

@@ -21,6 +21,7 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 	c.endContinue()
 	c.resp.upgraded, c.resp.started = true, true
 	c.srv.inFlight.release()
+	c.srv.tunnels.Add(1)
 	if ctx := c.client.Load(); ctx != nil {
 		ctx.stopWatch() // the tunnel reads the socket from now on
 	}

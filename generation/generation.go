@@ -111,14 +111,6 @@ func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x)
 func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	now := time.Now()
 	g.metrics.Finished(x, err, now.Sub(x.Began))
-	switch x.Route.Kind {
-	case exchange.Files:
-		g.metrics.Served(metrics.ServedStatic)
-	case exchange.Proxy:
-		g.metrics.Served(metrics.ServedProxy)
-	case exchange.FastCGI:
-		g.metrics.Served(metrics.ServedFastCGI)
-	}
 	logs, own := g.logs[x.Route.VHost]
 	if !own {
 		logs = g.logs[""]

@@ -16,18 +16,8 @@ import (
 	"httpjet/exchange"
 )
 
-// Served says what kind of handler answered.
-type Served uint8
-
-const (
-	ServedStatic Served = iota
-	ServedPHP           // LSAPI
-	ServedProxy
-	ServedFastCGI
-	servedKinds
-)
-
-var servedNames = [servedKinds]string{"static", "php", "proxy", "fastcgi"}
+// served names the kinds of handler that are counted.
+var served = map[exchange.Kind]string{exchange.Files: "static", exchange.Proxy: "proxy", exchange.FastCGI: "fastcgi"}
 
 // Gauges are read at every scrape, from the goroutine of the scrape. A nil
 // function reads as 0.
@@ -35,6 +25,7 @@ type Gauges struct {
 	ActiveConnections func() int // client connections open
 	ActiveRequests    func() int // exchanges being served
 	WebSocketRelays   func() int // upgraded connections relayed
+	Bugs              func() int // panics caught; only grows
 }
 
 // Metrics are the counters of one process. They outlive every configuration and
@@ -50,11 +41,10 @@ type Metrics struct {
 	duration   prometheus.Histogram
 	classes    [6]prometheus.Counter // by first digit; 0 and 1 are nil
 	codes      [600]prometheus.Counter
-	protocols  [4]prometheus.Counter // by major version; 0 is nil
-	served     [servedKinds]prometheus.Counter
-	errors     map[string]prometheus.Counter // by token of R-HDR-8; read only
-	reloads    [2]prometheus.Counter         // failure, success
-	bugs       prometheus.Counter
+	protocols  [4]prometheus.Counter                      // by major version; 0 is nil
+	served     [exchange.WebSocket + 1]prometheus.Counter // nil: not counted
+	errors     map[string]prometheus.Counter              // by token of R-HDR-8; read only
+	reloads    [2]prometheus.Counter                      // failure, success
 	generation prometheus.Gauge
 	loaded     prometheus.Gauge
 	gauges     atomic.Pointer[Gauges]
@@ -84,7 +74,9 @@ func New() *Metrics {
 	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "httpjet_request_duration_seconds",
 		Help: "Time from the end of the request head to the last response byte.", Buckets: bounds})
 	m.registry.MustRegister(m.duration)
-	m.bugs = m.counter("bugs_total", "Panics caught while serving: report each.")
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "httpjet_bugs_total", Help: "Panics caught while serving: report each."},
+		m.reader(func(g *Gauges) func() int { return g.Bugs })))
 	m.addOutcomes()
 	m.addConfig()
 	m.gauge("active_connections", "Client connections open.", func(g *Gauges) func() int { return g.ActiveConnections })
@@ -106,7 +98,7 @@ func (m *Metrics) addOutcomes() {
 	for v := 1; v <= 3; v++ {
 		m.protocols[v] = m.counter("proto_h"+strconv.Itoa(v), "Requests over this major version of HTTP.")
 	}
-	for k, name := range servedNames {
+	for k, name := range served {
 		m.served[k] = m.counter("served_"+name, "Requests answered by a handler of this kind.")
 	}
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "httpjet_proxy_errors_total",
@@ -135,12 +127,16 @@ func (m *Metrics) counter(name, help string) prometheus.Counter {
 }
 
 func (m *Metrics) gauge(name, help string, pick func(*Gauges) func() int) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "httpjet_" + name, Help: help}, func() float64 {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "httpjet_" + name, Help: help}, m.reader(pick)))
+}
+
+func (m *Metrics) reader(pick func(*Gauges) func() int) func() float64 {
+	return func() float64 {
 		if read := pick(m.gauges.Load()); read != nil {
 			return float64(read())
 		}
 		return 0
-	}))
+	}
 }
 
 // Finished counts an exchange whose last byte is out; err is what Run returned
@@ -159,6 +155,9 @@ func (m *Metrics) Finished(x *exchange.Exchange, err error, took time.Duration) 
 		}
 	}
 	m.protocols[major(x.Req.Proto)].Inc()
+	if c := m.served[x.Route.Kind]; c != nil {
+		c.Inc()
+	}
 	if err != nil {
 		if c := m.errors[exchange.ReasonOf(err)]; c != nil {
 			c.Inc()
@@ -173,12 +172,6 @@ func major(proto string) int {
 	}
 	return 1
 }
-
-// Served counts an exchange by the kind of handler that answered it.
-func (m *Metrics) Served(k Served) { m.served[k].Inc() }
-
-// Bug counts a panic that was caught.
-func (m *Metrics) Bug() { m.bugs.Inc() }
 
 // Published notes the generation that is in use from now on.
 func (m *Metrics) Published(generation uint64, at time.Time) {

@@ -84,9 +84,13 @@ func TestFinished(t *testing.T) {
 	serve(m, "HTTP/1.1", func(*exchange.Exchange) error {
 		return exchange.Fail(503, "no_upstream", "x")
 	})
-	m.Served(ServedProxy)
-	m.Served(ServedFastCGI)
-	m.Bug()
+	for _, k := range []exchange.Kind{exchange.Unrouted, exchange.Proxy, exchange.FastCGI, exchange.WebSocket} {
+		serve(m, "HTTP/1.1", func(x *exchange.Exchange) error {
+			x.Route.Kind = k
+			return exchange.ErrClientGone
+		})
+	}
+	m.Watch(Gauges{Bugs: func() int { return 1 }})
 	text := scrape(t, m)
 	f := func(series string, want float64) {
 		t.Helper()
@@ -94,23 +98,22 @@ func TestFinished(t *testing.T) {
 			t.Errorf("%s is %v, want %v", series, got, want)
 		}
 	}
-	f("httpjet_requests_total", 20)
-	f("httpjet_request_duration_seconds_count", 20)
+	f("httpjet_requests_total", 24)
+	f("httpjet_request_duration_seconds_count", 24)
 	f(`httpjet_request_duration_seconds_bucket{le="0.0025"}`, 0)
-	f(`httpjet_request_duration_seconds_bucket{le="0.005"}`, 20)
+	f(`httpjet_request_duration_seconds_bucket{le="0.005"}`, 24)
 	f("httpjet_status_2xx", 4)
 	f("httpjet_status_3xx", 1)
-	f("httpjet_status_4xx", 9)
+	f("httpjet_status_4xx", 13)
 	f("httpjet_status_5xx", 6)
 	f("httpjet_status_404", 2)
 	f("httpjet_status_429", 1)
 	f("httpjet_status_500", 2)
 	f("httpjet_status_503", 2)
-	f("httpjet_proto_h1", 18)
+	f("httpjet_proto_h1", 22)
 	f("httpjet_proto_h2", 1)
 	f("httpjet_proto_h3", 1)
 	f("httpjet_served_static", 0)
-	f("httpjet_served_php", 0)
 	f("httpjet_served_proxy", 1)
 	f("httpjet_served_fastcgi", 1)
 	f(`httpjet_proxy_errors_total{error="no_upstream"}`, 1)

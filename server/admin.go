@@ -13,6 +13,8 @@ func (s *Server) startAdmin() error {
 	s.kept.Metrics.Watch(metrics.Gauges{
 		ActiveConnections: func() int { return s.front.Snapshot().Active },
 		ActiveRequests:    func() int { return s.front.Snapshot().InFlight },
+		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
+		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
 	})
 	if s.opt.MetricsAddr == "" {
 		return nil
