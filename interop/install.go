@@ -82,7 +82,7 @@ func (r *run) versions() error {
 		cmd  []string
 		re   string
 	}{
-		{"httpjet", []string{r.bin, "version"}, `\S.*`},
+		{"httpjet", []string{r.bin, "version"}, `\S+\s*$`},
 		{"Go", []string{"go", "version"}, `go\d\S*`},
 		{"PHP-FPM", []string{"php-fpm8.2", "-v"}, `\d+\.\d+\.\d+`},
 		{"DokuWiki", []string{"cat", "/usr/share/dokuwiki/VERSION"}, `\S.*`},
@@ -95,7 +95,7 @@ func (r *run) versions() error {
 		if err != nil {
 			return fmt.Errorf("%s: %v\n%s", p.name, err, tail(out))
 		}
-		v := regexp.MustCompile(p.re).FindString(string(out))
+		v := strings.TrimSpace(regexp.MustCompile(p.re).FindString(string(out)))
 		r.programs = append(r.programs, [2]string{p.name, v})
 	}
 	r.programs = append(r.programs, [2]string{"npm ws", wsVersion})
