@@ -16,10 +16,12 @@ type Table struct {
 	Identity  access.Identity   // how the client is found behind trusted proxies
 	MaxURL    int               // bytes of the target (R-PIPE-4)
 	MaxBody   int64             // bytes of a request body (R-PIPE-4)
+	EchoID    bool              // answers carry X-Request-Id (R-PIPE-11)
 }
 
 // Serve answers x. Its steps stand in the order of docs/tour.md.
 func (t *Table) Serve(x *exchange.Exchange) error {
+	x.EchoID = t.EchoID
 	v := t.findVHost(x)
 	if err := t.identify(x, v); err != nil {
 		return err

@@ -165,6 +165,9 @@ type Exchange struct {
 	// Their names must be announced in Resp.Fields before Start.
 	Trailers Fields
 
+	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
+	EchoID bool
+
 	wire     Wire
 	filters  []Filter
 	sink     Sink
@@ -280,6 +283,9 @@ func (x *Exchange) Start(status int) error {
 		}
 	}
 	status = x.Resp.Status
+	if x.EchoID {
+		x.Resp.Fields.Set("X-Request-Id", x.Req.ID)
+	}
 	x.noBody = x.Req.Method == "HEAD" || status == 204 || status == 304
 	if status == 204 {
 		x.Resp.Length = -1 // RFC 9110 §8.6: no Content-Length in a 204

@@ -66,6 +66,18 @@ func TestRunTurnsErrorsIntoAnswers(t *testing.T) {
 	f(fmt.Errorf("wrapped: %w", &Error{Status: 405, Reason: "method_not_allowed", Fields: []Field{{"Allow", "GET"}}}), "405", "Allow", "GET")
 }
 
+// R-PIPE-11: every answer can carry the request id, a refusal too.
+func TestEchoID(t *testing.T) {
+	for _, err := range []error{nil, Fail(404, "not_found", "x")} {
+		x, _ := newExchange("GET", "")
+		x.Req.ID, x.EchoID = "0123", true
+		Run(x, HandlerFunc(func(*Exchange) error { return err }))
+		if got := x.Resp.Fields.Get("X-Request-Id"); got != "0123" {
+			t.Errorf("%v: %q", err, got)
+		}
+	}
+}
+
 func TestRunCutsAfterTheHead(t *testing.T) {
 	x, w := newExchange("GET", "")
 	err := Run(x, HandlerFunc(func(x *Exchange) error {

@@ -67,6 +67,7 @@ func (b *builder) buildLimits() {
 		ServerField: name, EnableH2C: s.EnableH2C,
 		Grace: t.GracefulShutdownTimeout, ShutdownDelay: t.ShutdownDelay,
 	}
+	b.g.table.EchoID = b.opt.EchoID
 	b.g.table.MaxURL, b.g.table.MaxBody = t.MaxReqURLLen, t.MaxReqBodySize
 }
 

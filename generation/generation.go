@@ -31,6 +31,7 @@ type Options struct {
 	// listener; other listeners are then not bound (R-CLI-3). Both "": every
 	// listener is bound at its own address.
 	HTTPAddr, HTTPSAddr string
+	EchoID              bool   // answers carry the request id as X-Request-Id
 	Version             string // of this build, for the Server field and applications
 	Log                 *slog.Logger
 }

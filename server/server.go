@@ -36,6 +36,7 @@ type Options struct {
 	// "": every listener is bound at its own address (R-CLI-3).
 	HTTPAddr, HTTPSAddr string
 	MetricsAddr         string // admin listener, "": off
+	RequestIDHeader     bool   // answers carry the request id as X-Request-Id (R-PIPE-11)
 
 	Stderr io.Writer // diagnostics, besides the error log; nil: dropped
 
@@ -174,7 +175,7 @@ func (s *Server) build() (built, *xmlconf.Findings) {
 }
 
 func (s *Server) generationOptions() generation.Options {
-	return generation.Options{HTTPAddr: s.opt.HTTPAddr, HTTPSAddr: s.opt.HTTPSAddr, Version: Version, Log: s.log}
+	return generation.Options{HTTPAddr: s.opt.HTTPAddr, HTTPSAddr: s.opt.HTTPSAddr, EchoID: s.opt.RequestIDHeader, Version: Version, Log: s.log}
 }
 
 // failed is the error for findings that keep a tree from being served: the first

@@ -122,6 +122,7 @@ func serveCmd(dir *string) *cobra.Command {
 	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "", "address of the first plain listener, host:port")
 	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")
 	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of /livez and /metrics; empty: off")
+	cmd.Flags().BoolVar(&o.RequestIDHeader, "request-id-header", false, "send the request id with every answer as X-Request-Id")
 	return cmd
 }
 
