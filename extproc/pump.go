@@ -142,20 +142,24 @@ func isTimeout(err error) bool {
 	return ok && ne.Timeout()
 }
 
-// join ends the pump and reports whether the body was sent whole. A pump that is
-// not done has been answered early: its client is told to stop, and its writes
-// fail. If only the end of the body is being written, that may have happened
-// already, so it is not disturbed by anything but the deadline.
+// join ends the pump and reports whether the body was sent whole. A pump that
+// still moves bytes has been answered early: its client is told to stop, and its
+// writes fail. If only the end of the body is being written, that may have
+// happened already, so the client is left alone; one that has done its work is
+// only waited for.
 func (p *pump) join() bool {
-	select {
-	case <-p.done:
-	default:
-		if p.stage.Load() != pumpLast && p.req.StopBody != nil {
+	switch p.stage.Load() {
+	case pumpReading, pumpWriting:
+		if p.req.StopBody != nil {
 			p.req.StopBody()
 		}
+		fallthrough
+	case pumpLast:
 		p.conn.nc.SetWriteDeadline(longAgo)
 		<-p.done
 		p.conn.nc.SetWriteDeadline(time.Time{})
+	default:
+		<-p.done
 	}
 	p.conn.readBy = time.Time{} // the pump has moved the deadline
 	return p.stage.Load() == pumpSent

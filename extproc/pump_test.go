@@ -52,12 +52,16 @@ func TestG11BodySizes(t *testing.T) {
 		if declared {
 			length = int64(n)
 		}
-		r, err := p.Do(bg, post(length, wrap(bytes.NewReader(data))))
+		c := post(length, wrap(bytes.NewReader(data)))
+		r, err := p.Do(bg, c)
 		if got := body(t, r, err); !same([]byte(got), data) {
 			t.Errorf("%d bytes (declared %v): other bytes came back", n, declared)
 		}
 		if got := r.Fields.Get("X-Length"); got != strconv.FormatInt(length, 10) {
 			t.Errorf("%d bytes: upstream saw length %s", n, got)
+		}
+		if c.Body.(*stoppable).stopped.Load() {
+			t.Errorf("%d bytes: the client's connection was given up for a clean call", n)
 		}
 	}
 	whole := func(r io.Reader) io.Reader { return r }
