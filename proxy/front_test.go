@@ -84,7 +84,7 @@ func TestG11BodiesOnEveryFront(t *testing.T) {
 			for _, body := range []io.Reader{bytes.NewReader(data), iotest.DataErrReader(bytes.NewReader(data))} {
 				r := do(t, s, "POST", "/", body)
 				if got, err := io.ReadAll(r.Body); err != nil || !bytes.Equal(got, data) {
-					t.Fatalf("%d bytes: %d came back, %v", n, len(got), err)
+					t.Fatalf("%d bytes: status %d, %d came back, %v; %v", n, r.StatusCode, len(got), err, s.Site.Errs())
 				}
 			}
 		}
