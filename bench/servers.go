@@ -167,8 +167,13 @@ var httpjet = server{
 	},
 	args: []string{"{{httpjet}}", "--root", "{{dir}}", "serve", "--metrics-addr", ""},
 	note: func(dir string) string {
-		text, _ := os.ReadFile(filepath.Join(dir, "logs", "access.log"))
-		if n := bytes.Count(text, []byte("\n")); n > 0 {
+		n := 0
+		files, _ := filepath.Glob(filepath.Join(dir, "logs", "*access*")) // the pattern is well-formed
+		for _, file := range files {
+			text, _ := os.ReadFile(file)
+			n += bytes.Count(text, []byte("\n"))
+		}
+		if n > 0 {
 			return fmt.Sprintf("httpjet wrote an access log of %d lines meanwhile, the others wrote none", n)
 		}
 		return ""
