@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -59,6 +60,9 @@ type Finding struct {
 func Run(o Options, out io.Writer) int {
 	fs := &xmlconf.Findings{}
 	r := Report{Root: o.Root}
+	if abs, err := filepath.Abs(o.Root); err == nil {
+		r.Root = abs
+	}
 	if o.File != "" {
 		r.Root = o.File
 		reportClosed(xmlconf.LoadFile(o.File, fs), fs)
@@ -94,7 +98,7 @@ func buildTree(cfg *xmlconf.Config, r *Report, o Options, fs *xmlconf.Findings) 
 	kept := &generation.Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}
 	g := generation.Build(cfg, kept, generation.Options{Version: o.Version}, fs)
 	defer g.Retire()
-	r.Root, r.Hash = cfg.Root, cfg.Hash
+	r.Hash = cfg.Hash
 	r.Fingerprint = fingerprint(cfg)
 	r.Summary = summarize(cfg, g)
 }

@@ -45,7 +45,7 @@ type VHost struct {
 
 func summarize(cfg *xmlconf.Config, g *generation.Generation) *Summary {
 	s := cfg.Server
-	out := &Summary{ServerName: s.ServerName,
+	out := &Summary{ServerName: s.ServerName, Listeners: []Listener{}, Processors: []Processor{}, VHosts: []VHost{},
 		Tuning: fmt.Sprintf("maxConnections %d, connTimeout %v, keepAliveTimeout %v, maxReqBodySize %d", s.Tuning.MaxConnections,
 			s.Tuning.ConnTimeout, s.Tuning.KeepAliveTimeout, s.Tuning.MaxReqBodySize)}
 	if s.User != "" || s.Group != "" {
@@ -72,7 +72,7 @@ func summarize(cfg *xmlconf.Config, g *generation.Generation) *Summary {
 
 func (s *Summary) addProcessors(scope string, list []*xmlconf.ExtProcessor) {
 	for _, p := range list {
-		out := Processor{Scope: scope, Name: p.Name, Type: strings.ToLower(p.Type)}
+		out := Processor{Scope: scope, Name: p.Name, Type: strings.ToLower(p.Type), Addresses: []string{}}
 		for _, t := range p.Targets {
 			scheme := t.Scheme
 			if t.Network == "unix" {

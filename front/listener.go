@@ -65,6 +65,17 @@ func (l *Listener) SetName(name string) { l.name.Store(&name) }
 // Addr returns the bound address.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
+// Share returns the bound socket for another Listener, which keeps it bound when
+// l is closed. What waits to be accepted goes to either.
+func (l *Listener) Share() (net.Listener, error) {
+	f, err := l.ln.(*net.TCPListener).File()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return net.FileListener(f)
+}
+
 // Serve starts accepting on l; the goroutine is joined by l.Close.
 func (s *Server) Serve(l *Listener) {
 	s.lock()

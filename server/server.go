@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -211,8 +212,8 @@ func (s *Server) reportFindings(fs *xmlconf.Findings) {
 }
 
 // publish makes g the generation in force, in this order: bind new listeners
-// (the last step that may fail), start logs, store the pointer, accept on new
-// listeners, stop removed ones, retire the generation before. The findings go to
+// (the last step that may fail), start logs, store the pointer, stop removed
+// listeners, accept on new ones, retire the generation before. The findings go to
 // the log of g.
 func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	bound, err := s.bind(g)
@@ -229,19 +230,17 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	next := newSite(g)
 	s.front.SetLimits(&next.limits)
 	old := s.current.Swap(next)
-	wanted := map[string]bool{}
+	for key, l := range s.listeners {
+		if !wants(g, key) {
+			delete(s.listeners, key)
+			l.Close()
+		}
+	}
 	for _, l := range g.Listeners {
-		wanted[l.Key()] = true
 		if nl := bound[l.Key()]; nl != nil {
 			s.listeners[l.Key()] = nl
 			s.front.Serve(nl)
 			s.log.Info("listening", "listener", l.Name, "address", nl.Addr(), "secure", l.Secure)
-		}
-	}
-	for key, l := range s.listeners {
-		if !wanted[key] {
-			delete(s.listeners, key)
-			l.Close()
 		}
 	}
 	if old != nil {
@@ -262,6 +261,11 @@ func newSite(g *generation.Generation) *site {
 	}}
 }
 
+// wants reports whether g has the listener of a key.
+func wants(g *generation.Generation, key string) bool {
+	return slices.ContainsFunc(g.Listeners, func(l generation.Listener) bool { return l.Key() == key })
+}
+
 // bind opens the listeners that g has and the running generation has not. If one
 // fails, those opened before it are closed again.
 func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, error) {
@@ -270,7 +274,7 @@ func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, err
 		if s.listeners[l.Key()] != nil {
 			continue
 		}
-		nl, err := s.front.Listen(l.Key(), front.Key{Network: l.Network, Address: l.Address, Secure: l.Secure})
+		nl, err := s.listen(g, l)
 		if err != nil {
 			for _, b := range bound {
 				b.Close()
@@ -280,6 +284,22 @@ func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, err
 		bound[l.Key()] = nl
 	}
 	return bound, nil
+}
+
+// listen binds l. Where a listener that g has no more is at the address, as when
+// TLS is switched on, its socket passes on: no client is refused in between.
+func (s *Server) listen(g *generation.Generation, l generation.Listener) (*front.Listener, error) {
+	k := front.Key{Network: l.Network, Address: l.Address, Secure: l.Secure}
+	for key, old := range s.listeners {
+		if old.Key.Network == k.Network && old.Key.Address == k.Address && !wants(g, key) {
+			ln, err := old.Share()
+			if err != nil {
+				return nil, err
+			}
+			return s.front.Adopt(l.Key(), k, ln), nil
+		}
+	}
+	return s.front.Listen(l.Key(), k)
 }
 
 // reload builds a candidate and publishes it, or says why not and goes on as
