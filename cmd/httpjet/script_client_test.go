@@ -203,12 +203,16 @@ func cmdRaw(ts *testscript.TestScript, neg bool, args []string) {
 	outcome(ts, neg, err)
 }
 
-// idle NAME PATH: asks over a connection that then stays open and idle.
+// idle NAME PATH: asks over a connection that then stays open and idle. The same
+// name asks over the same connection.
 func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 2, 2, "idle NAME PATH")
 	s := of(ts)
-	c := s.dial(ts, "")
-	s.idle[args[0]] = c
+	c := s.idle[args[0]]
+	if c == nil {
+		c = s.dial(ts, "")
+		s.idle[args[0]] = c
+	}
 	_, err := io.WriteString(c, "GET "+args[1]+" HTTP/1.1\r\nHost: idle.test\r\n\r\n")
 	ts.Check(err)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)

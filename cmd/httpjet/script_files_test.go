@@ -7,11 +7,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -95,4 +98,17 @@ func cmdHolds(ts *testscript.TestScript, neg bool, args []string) {
 		text, _ := os.ReadFile(ts.MkAbs(args[0]))
 		ts.Fatalf("%s holds %q %d times:\n%s", args[0], args[1], count(), text)
 	}
+}
+
+// exits CODE PROGRAM [argument...]: exec of a program that ends with that code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 2, -1, "exits CODE PROGRAM [argument...]")
+	err, got := ts.Exec(args[1], args[2:]...), 0
+	if ee, ok := errors.AsType[*exec.ExitError](err); ok {
+		got, err = ee.ExitCode(), nil
+	}
+	if strconv.Itoa(got) != args[0] {
+		err = fmt.Errorf("exit code %d, want %s", got, args[0])
+	}
+	outcome(ts, neg, err)
 }

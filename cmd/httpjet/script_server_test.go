@@ -161,7 +161,7 @@ func cmdReload(ts *testscript.TestScript, neg bool, args []string) {
 	from := len(p.lines)
 	p.mu.Unlock()
 	ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
-	i, err := p.await(from, `INFO reloaded|ERROR reload refused`)
+	i, err := p.await(from, `INFO published|ERROR reload refused`)
 	ts.Check(err)
 	fmt.Fprintln(ts.Stdout(), strings.Join(strings.SplitAfter(p.text(), "\n")[from:i+1], ""))
 	if strings.Contains(p.line(i), "refused") {

@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 			// script_client_test.go
 			"get": cmdGet, "start": cmdStart, "finish": cmdFinish, "raw": cmdRaw, "idle": cmdIdle, "gone": cmdGone, "ws": cmdWS,
 			// script_files_test.go
-			"subst": cmdSubst, "port": cmdPort, "occupy": cmdOccupy, "keypair": cmdKeypair, "holds": cmdHolds,
+			"subst": cmdSubst, "port": cmdPort, "occupy": cmdOccupy, "keypair": cmdKeypair, "holds": cmdHolds, "exits": cmdExits,
 		},
 	})
 }
