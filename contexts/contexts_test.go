@@ -248,6 +248,55 @@ func TestDispatch(t *testing.T) {
 	f("GET /ws/guarded\nUpgrade: websocket", 503, "") // restrictions hold for socket maps (D-38)
 }
 
+// R-SAFE-1, dispatch row 13b: what guards a file guards it under every path that
+// leads to it, and inner contexts lift nothing.
+func TestGuardsOfTheFinalPath(t *testing.T) {
+	s := newSite(t)
+	deny := s.v.contexts.guards[3].Access
+	if !deny.Restricts() {
+		t.Fatal("the site has other contexts now")
+	}
+	file := func(name, uri string) *docroot.Root {
+		r, err := docroot.New(docroot.Options{Dir: filepath.Join(s.dir, name), Prefix: uri})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	os.WriteFile(filepath.Join(s.dir, "shut/one.txt"), []byte("no"), 0o644)
+	s.v.SetContexts([]*Context{
+		{URI: "/index.html", Access: deny},
+		{URI: `exp:\.php$`, Regexp: regexp.MustCompile(`\.php$`), Access: deny},
+		{URI: `exp:^/ws$`, Regexp: regexp.MustCompile(`^/ws$`)},
+		{URI: "/ws/", Access: deny},
+		{URI: "/other/", NoScript: true},
+		{URI: "/other/in/"},
+		{URI: "/one", Root: file("shut/one.txt", "/one"), Dirs: s.v.Htaccess},
+		{URI: "/run", Root: file("cgi/run.cgi", "/run")},
+	})
+	s.v.Scripts["cgi"] = &Script{Handler: says("script")}
+	os.MkdirAll(filepath.Join(s.dir, "other/in"), 0o755)
+	os.WriteFile(filepath.Join(s.dir, "other/in/x.cgi"), []byte("#!"), 0o644)
+	f := func(client, request string, want int) {
+		t.Helper()
+		if got, body, _ := s.ask(t, client, request); got != want {
+			t.Errorf("%s %q: %d %q, want %d", client, request, got, body, want)
+		}
+	}
+	f("192.0.2.1", "GET /", 200)
+	f("10.0.0.1", "GET /", 403)
+	f("10.0.0.1", "GET /sub/", 403)
+	f("10.0.0.1", "GET /app.php/x", 403)
+	f("10.0.0.1", "GET /app.php", 403)
+	f("192.0.2.1", "GET /app.php/x", 200)
+	f("10.0.0.1", "GET /ws\nUpgrade: websocket", 403)
+	f("192.0.2.1", "GET /other/in/x.cgi", 403)
+	f("192.0.2.1", "GET /one", 403) // .htaccess of the directory on disk
+	if _, body, _ := s.ask(t, "192.0.2.1", "GET /run"); body != "script /run" {
+		t.Errorf("a file that a context names is no script: %q", body)
+	}
+}
+
 func TestAccessLists(t *testing.T) {
 	s := newSite(t)
 	f := func(client, request string, status int) {

@@ -31,7 +31,7 @@ type Context struct {
 	Serves  exchange.Kind    // of Handler
 	Root    *docroot.Root    // files of a Static context with its own location, or of CGI
 	Files   exchange.Handler // serves them; nil: the virtual host's Static
-	Dirs    *rewrite.Dirs    // .htaccess files below Root; nil: not read
+	Dirs    *rewrite.Dirs    // .htaccess files about the files of Root; nil: not read
 
 	Access   *access.List // nil: no restriction
 	NoBrowse bool         // allowBrowse 0: 403
@@ -43,12 +43,13 @@ type Context struct {
 }
 
 // covers reports whether path lies in c: by whole segments for a prefix, by
-// pattern for a regular expression.
+// pattern for a regular expression. "/px" lies in "/px/": what guards the
+// directory guards its name.
 func (c *Context) covers(path string) bool {
 	if c.Regexp != nil {
 		return c.Regexp.MatchString(path)
 	}
-	return underPrefix(c.URI, path)
+	return underPrefix(c.URI, path) || len(c.URI) == len(path)+1 && c.URI[len(path)] == '/' && c.URI[:len(path)] == path
 }
 
 // underPrefix is the prefix match at a segment boundary (R-CTX-2): "/api"
@@ -75,7 +76,7 @@ func newSearch(list []*Context) search {
 		} else {
 			s.prefixes = append(s.prefixes, c)
 		}
-		if c.Closed != "" || c.NoBrowse || c.Access != nil {
+		if c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil {
 			s.guards = append(s.guards, c)
 		}
 	}

@@ -76,7 +76,7 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	if err != nil {
 		return err
 	}
-	if err := v.guard(x); err != nil {
+	if err := v.guard(x, x.Req.Path); err != nil {
 		return err
 	}
 	if err := limitBody(x, r.context, t.MaxBody); err != nil {
@@ -165,11 +165,11 @@ func slashRedirect(x *exchange.Exchange) error {
 	return exchange.Redirect(301, location)
 }
 
-// guard applies every context that covers the path, whichever of them won
-// (dispatch row 13b): before body, cache and every kind of route.
-func (v *VHost) guard(x *exchange.Exchange) error {
+// guard applies every context that covers path, whichever of them won (dispatch
+// row 13b): before body, cache and every kind of route.
+func (v *VHost) guard(x *exchange.Exchange, path string) error {
 	for _, c := range v.contexts.guards {
-		if !c.covers(x.Req.Path) {
+		if !c.covers(path) {
 			continue
 		}
 		switch {
@@ -207,16 +207,26 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 		return err
 	}
 	x.Resource = res // Run closes the file, whatever happens from here on
+	if res.Name != x.Req.Path { // an index file, or a script before its path info
+		if err := v.guard(x, res.Name); err != nil {
+			return err
+		}
+	}
 	if err := v.checkFile(x, r.context); err != nil {
 		return err
 	}
-	if verdict != docroot.Script || cgi {
+	if verdict != docroot.Script {
 		return nil
 	}
-	if r.context != nil && r.context.NoScript {
-		return exchange.Fail(403, "access_denied", "context %q has enableScript 0", r.context.URI)
+	for _, c := range v.contexts.guards {
+		if c.NoScript && (c.covers(x.Req.Path) || c.covers(res.Name)) {
+			return exchange.Fail(403, "access_denied", "context %q has enableScript 0", c.URI)
+		}
 	}
-	s := v.Scripts[docroot.Suffix(res.Name)]
+	if cgi {
+		return nil
+	}
+	s := v.Scripts[docroot.Suffix(res.Filename)]
 	r.handler, r.kind = s.Handler, s.Serves
 	x.Route.Scope, x.Route.Group = s.Scope, s.Group
 	if r.label == "static" {
@@ -233,7 +243,7 @@ func (v *VHost) checkFile(x *exchange.Exchange, c *Context) error {
 		if c.Dirs == nil {
 			return nil
 		}
-		return c.Dirs.Check("/"+strings.TrimPrefix(x.Resource.Name, c.URI), x.Req.Client, x.Req.Method)
+		return c.Dirs.CheckFile(x.Resource.Filename, x.Resource.Name, x.Req.Client, x.Req.Method)
 	}
 	if v.Htaccess == nil || x.Resource.Name == x.Req.Path {
 		return nil

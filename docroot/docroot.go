@@ -264,7 +264,7 @@ func (q *lookup) openSplit() (*os.File, error) {
 // openScript opens rel, which path[:end] names. Only scripts take path info; the
 // suffix asked about is that of the existing file.
 func (q *lookup) openScript(end int, rel string) (*os.File, error) {
-	if q.isScript == nil || !q.isScript(Suffix(q.path[:end])) {
+	if q.isScript == nil || !q.isScript(Suffix(q.r.filename(rel))) {
 		return nil, notFound("path info behind a file that is no script")
 	}
 	f, err := q.read(rel)
@@ -287,8 +287,10 @@ func (q *lookup) judge(f *os.File) (Verdict, error) {
 	if !ok {
 		panic("BUG: docroot: file information without a stat")
 	}
-	script := q.isScript != nil && q.isScript(Suffix(q.path))
-	if !script && q.isScript != nil && q.isScript(Suffix(strings.TrimRight(q.path, ". "))) {
+	// The name on disk decides: a context may give a file any path.
+	name := q.r.filename(q.rel)
+	script := q.isScript != nil && q.isScript(Suffix(name))
+	if !script && q.isScript != nil && q.isScript(Suffix(strings.TrimRight(name, ". "))) {
 		// Some file systems drop these bytes and open the script. Where they are
 		// part of the name, it is not one that may be run.
 		return 0, denied("name of a script with dots or blanks behind it")
@@ -322,8 +324,11 @@ func (r *Root) checkMode(mode uint32, script bool) error {
 // whose own name is no script's may not uncover the source of one (R-STATIC-10).
 func (q *lookup) checkReal(f *os.File, unlinked, script bool) error {
 	r := q.r
-	if r.o.Links == NoLinks && len(r.deny) == 0 && r.o.RestrictedDir == 0 {
-		return nil // without links the real path below the root is the path
+	// Without links the real path below the root is the path; links in the path
+	// of the root are followed even then.
+	plain := r.o.Links == NoLinks && q.rel != ""
+	if plain && len(r.deny) == 0 && r.o.RestrictedDir == 0 {
+		return nil
 	}
 	real, err := realPath(int(f.Fd()))
 	if err != nil {
@@ -343,7 +348,7 @@ func (q *lookup) checkReal(f *os.File, unlinked, script bool) error {
 			return denied("directory has restricted permission bits")
 		}
 	}
-	if r.o.Links == NoLinks || real == r.filename(q.rel) {
+	if plain || real == r.filename(q.rel) {
 		return nil
 	}
 	below := real

@@ -266,7 +266,7 @@ func TestDirectoryRedirect(t *testing.T) {
 
 // R-STATIC-7: a context's location stands for its prefix.
 func TestPrefix(t *testing.T) {
-	dir := tree(t, "a.txt", "sub/index.html", "index.html", "run.php")
+	dir := tree(t, "a.txt", "sub/index.html", "index.html", "run.php", "to-run -> run.php")
 	site := tree(t)
 	f := func(o Options, path, want string) {
 		t.Helper()
@@ -292,6 +292,17 @@ func TestPrefix(t *testing.T) {
 	f(script, "/run.php/x/y", "script /run.php /x/y")
 	f(Options{Dir: dir + "/none"}, "/a.txt", "404")
 	f(Options{Dir: dir + "/none"}, "/", "404")
+	// What the URL calls the file makes no script of it, nor hides that it is one
+	// (R-STATIC-10).
+	alias := Options{Dir: dir + "/run.php", Prefix: "/run"}
+	f(alias, "/run", "script /run")
+	f(alias, "/run/x", "script /run /x")
+	alias.Prefix = "/run.txt"
+	f(alias, "/run.txt", "script /run.txt")
+	f(Options{Dir: dir + "/a.txt", Prefix: "/a.php"}, "/a.php", "static /a.php")
+	for _, links := range []Links{NoLinks, FollowLinks, OwnerLinks} {
+		f(Options{Dir: dir + "/to-run", Prefix: "/run", Links: links}, "/run", "403")
+	}
 
 	res, _, err := newRoot(t, Options{Dir: dir, Prefix: "/docs/", DocRoot: site}).Resolve("/docs/a.txt", "", nil)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 // Options says where .htaccess files are and how they are read.
 type Options struct {
 	Root     string           // document root, absolute
-	Prefix   string           // URL path that Root stands for; "" is "/"
+	Prefix   string           // URL path that Root stands for, for Check; "" is "/"
 	FileName string           // accessFileName; "" is ".htaccess"
 	MaxBytes int64            // largest file that is read; 0 is 1 MiB
 	Now      func() time.Time // clock; nil is time.Now
@@ -111,7 +111,7 @@ type Request struct {
 	Method string     // "": not known, so rules for some methods close
 	Client netip.Addr // zero: not known, so rules for addresses close
 
-	url string // path as the client sees it; set by Verdict
+	URL string // path as the client sees it; "": Path below the prefix
 }
 
 // Verdict is what the chain of .htaccess files says. The zero value lets the
@@ -140,11 +140,24 @@ func (d *Dirs) Check(path string, client netip.Addr, method string) error {
 	return d.Verdict(Request{Path: path, Method: method, Client: client}).Err()
 }
 
+// CheckFile returns the error for a file on disk, below the root, that answers
+// for the URL path url; nil if it is let in. It is for files that url does not
+// lead to by itself: those of a context with its own location.
+func (d *Dirs) CheckFile(file, url string, client netip.Addr, method string) error {
+	path, ok := strings.CutPrefix(file, strings.TrimSuffix(d.opt.Root, "/"))
+	if !ok {
+		path = "" // refused: no rule is known for it
+	}
+	return d.Verdict(Request{Path: path, URL: url, Method: method, Client: client}).Err()
+}
+
 // Verdict asks the .htaccess files from the document root down to the directory
 // of r.Path. Any deny on the way wins; a grant further down lifts nothing
 // (R-RW-4). A restriction that is not understood closes its directory (R-SAFE-1).
 func (d *Dirs) Verdict(r Request) Verdict {
-	r.url = strings.TrimSuffix(d.opt.Prefix, "/") + r.Path
+	if r.URL == "" {
+		r.URL = strings.TrimSuffix(d.opt.Prefix, "/") + r.Path
+	}
 	if !strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "/../") || strings.HasSuffix(r.Path, "/..") {
 		return Verdict{Status: 503, File: d.opt.Root, Why: "path is not normalised"}
 	}
@@ -243,6 +256,9 @@ func (d *Dirs) read(path string, old *state) *state {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(name); err == nil {
+			return &state{rules: faulty(name, 403, "a link that leads nowhere")}
+		}
 		if path != "/" {
 			if _, err := os.Stat(filepath.Dir(name)); errors.Is(err, fs.ErrNotExist) {
 				return &state{end: missing}

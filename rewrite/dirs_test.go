@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -134,6 +135,11 @@ func TestUnusableFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.want("/loop/a", 403) // unreadable
+	tr.write("lost/x", "")
+	if err := os.Symlink("nowhere", filepath.Join(tr.root, "lost/.htaccess")); err != nil {
+		t.Fatal(err)
+	}
+	tr.want("/lost/a", 403) // a file that is not mounted today must not open the directory
 	if os.Getuid() != 0 {
 		tr.write("dark/.htaccess", "Allow from all")
 		if err := os.Chmod(filepath.Join(tr.root, "dark/.htaccess"), 0); err != nil {
@@ -141,6 +147,28 @@ func TestUnusableFiles(t *testing.T) {
 		}
 		tr.want("/dark/a", 403)
 	}
+}
+
+// Files of a context are found by their place on disk, whatever path they have.
+func TestCheckFile(t *testing.T) {
+	tr := newTree(t)
+	tr.write("shut/.htaccess", "Require all denied")
+	tr.write("part/.htaccess", "<Files x.txt>\nDeny from all\n</Files>\nRedirectMatch 403 ^/alias/y")
+	f := func(file, url string, status int) {
+		t.Helper()
+		err := tr.CheckFile(file, url, netip.MustParseAddr("192.0.2.1"), "GET")
+		e, _ := errors.AsType[*exchange.Error](err)
+		if status == 0 && err != nil || status != 0 && (e == nil || e.Status != status) {
+			t.Errorf("%s as %s: %v, want %d", file, url, err, status)
+		}
+	}
+	f(tr.root+"/shut/in/x", "/alias/x", 403)
+	f(tr.root+"/part/x.txt", "/one", 403)
+	f(tr.root+"/part/y", "/alias/y", 403)
+	f(tr.root+"/part/y", "/other/y", 0)
+	f(tr.root+"/x", "/x", 0)
+	f(tr.root+"x/y", "/x", 503)
+	f("/elsewhere/x", "/x", 503)
 }
 
 func TestTooDeep(t *testing.T) {

@@ -57,10 +57,10 @@ func (m *matcher) holds(r *Request) answer {
 	case m.regex != nil:
 		return known(m.regex.MatchString(r.Name), true)
 	case m.below != "":
-		rest, ok := strings.CutPrefix(r.url, m.below)
+		rest, ok := strings.CutPrefix(r.URL, m.below)
 		return known(ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(m.below, "/")), true)
 	case m.url != nil:
-		return known(m.url.MatchString(r.url), true)
+		return known(m.url.MatchString(r.URL), true)
 	case m.methods != nil:
 		return known(slices.Contains(m.methods, withGet(r.Method)) != m.except, r.Method != "")
 	}
