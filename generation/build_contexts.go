@@ -120,13 +120,13 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 			b.shut(c, out, "location", "a location in an exp: context is not honoured yet")
 			return true
 		}
-		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && out.Access == nil {
+		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil {
 			b.fs.Warn("W-SKIPPED", c.At("location"), "create it or correct the path", "context %q is left out: location %s does not exist", c.URI, c.Location)
 			return false
 		}
 		o.DocRoot, o.Dir, o.Prefix = o.Dir, filepath.Clean(c.Location), c.URI
-		out.Dirs = b.buildHtaccess(h.Host, c.Location, c.URI)
 	}
+	out.Dirs = b.buildContextDirs(h, or(c.Location, h.Conf.DocRoot))
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
 		b.shut(c, out, "location", "location cannot be used")
 	}
@@ -206,7 +206,7 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 		out.Kind, out.Handler = contexts.App, answer(503, "handler_unresolved", "cgi context %q: location", c.URI)
 		return
 	}
-	out.Dirs = b.buildHtaccess(h.Host, c.Location, c.URI)
+	out.Dirs = b.buildContextDirs(h, c.Location)
 	out.Handler, out.Scope, out.Group = b.buildApp(h, p, ""), p.scope, p.decl.Name
 }
 
@@ -295,7 +295,8 @@ func (b *builder) buildScripts(h *host) {
 // sourceSuffixes are never served as text, even where no handler is declared: a
 // file that was meant to run holds what was not meant to be read. A script
 // handler of type static says otherwise.
-var sourceSuffixes = []string{"php", "php3", "php4", "php5", "php7", "php8", "phtml"}
+var sourceSuffixes = []string{"php", "php3", "php4", "php5", "php7", "php8", "php52", "php53", "php54", "php55", "php56",
+	"php70", "php71", "php72", "php73", "php74", "php80", "php81", "php82", "php83", "php84", "php85", "phtml", "pht", "phar"}
 
 func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Script {
 	kind := xmlconf.KindUnsupported

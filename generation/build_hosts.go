@@ -3,6 +3,7 @@ package generation
 import (
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	}
 	b.closeVHost(h, v)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
-	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot, "/")
+	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot)
 	ho := &host{Host: h, out: v}
 	ho.static = b.buildStatic(h, "")
 	v.Static = ho.static
@@ -70,21 +71,25 @@ func (b *builder) closeVHost(h *xmlconf.Host, v *contexts.VHost) {
 }
 
 // buildHtaccess returns the reader of .htaccess files below dir, nil if the host
-// reads none.
-func (b *builder) buildHtaccess(h *xmlconf.Host, dir, prefix string) *rewrite.Dirs {
+// reads none. What the host does not say, the server does.
+func (b *builder) buildHtaccess(h *xmlconf.Host, dir string) *rewrite.Dirs {
 	s := b.cfg.Server
-	ht, auto := &s.HtAccess, s.AutoLoadHtaccess || s.Rewrite.AutoLoadHtaccess
-	if h.Conf.HtAccess.Written("allowOverride") || h.Conf.HtAccess.Written("accessFileName") {
-		ht = &h.Conf.HtAccess
+	override, name := s.HtAccess.AllowOverride, s.HtAccess.AccessFileName
+	auto := s.AutoLoadHtaccess || s.Rewrite.AutoLoadHtaccess
+	if h.Conf.HtAccess.Written("allowOverride") {
+		override = h.Conf.HtAccess.AllowOverride
+	}
+	if h.Conf.HtAccess.Written("accessFileName") {
+		name = h.Conf.HtAccess.AccessFileName
 	}
 	if h.Conf.Rewrite.Written("autoLoadHtaccess") {
 		auto = h.Conf.Rewrite.AutoLoadHtaccess
 	}
-	if ht.AllowOverride == 0 && !auto {
+	if override == 0 && !auto {
 		return nil
 	}
 	log := b.opt.Log
-	return rewrite.NewDirs(rewrite.Options{Root: dir, Prefix: prefix, FileName: ht.AccessFileName, Report: func(ns []rewrite.Notice) {
+	return rewrite.NewDirs(rewrite.Options{Root: dir, FileName: name, Report: func(ns []rewrite.Notice) {
 		for _, n := range ns {
 			if n.Restricts {
 				log.Warn("directive is not honoured yet", "file", n.File, "line", n.Line, "directive", n.Directive)
@@ -93,6 +98,20 @@ func (b *builder) buildHtaccess(h *xmlconf.Host, dir, prefix string) *rewrite.Di
 			}
 		}
 	}})
+}
+
+// buildContextDirs returns the reader of .htaccess files about the files of a
+// context: from the document root down where they lie below it, else from the
+// context's own directory.
+func (b *builder) buildContextDirs(h *host, location string) *rewrite.Dirs {
+	dir := filepath.Clean(location)
+	if root := h.Conf.DocRoot; dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/") {
+		return h.out.Htaccess
+	}
+	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
+		dir = filepath.Dir(dir)
+	}
+	return b.buildHtaccess(h.Host, dir)
 }
 
 // trusts reports who the host and the server take for a trusted proxy.

@@ -30,7 +30,6 @@ const (
 // Options says where .htaccess files are and how they are read.
 type Options struct {
 	Root     string           // document root, absolute
-	Prefix   string           // URL path that Root stands for, for Check; "" is "/"
 	FileName string           // accessFileName; "" is ".htaccess"
 	MaxBytes int64            // largest file that is read; 0 is 1 MiB
 	Now      func() time.Time // clock; nil is time.Now
@@ -156,7 +155,7 @@ func (d *Dirs) CheckFile(file, url string, client netip.Addr, method string) err
 // (R-RW-4). A restriction that is not understood closes its directory (R-SAFE-1).
 func (d *Dirs) Verdict(r Request) Verdict {
 	if r.URL == "" {
-		r.URL = strings.TrimSuffix(d.opt.Prefix, "/") + r.Path
+		r.URL = r.Path
 	}
 	if !strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "/../") || strings.HasSuffix(r.Path, "/..") {
 		return Verdict{Status: 503, File: d.opt.Root, Why: "path is not normalised"}

@@ -205,8 +205,8 @@ func TestRedirectsThatRefuse(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, ".htaccess"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		d := NewDirs(Options{Root: dir, Prefix: prefix})
-		if got := d.Verdict(Request{Path: path, Method: "GET"}).Status; got != want {
+		d := NewDirs(Options{Root: dir})
+		if got := d.Verdict(Request{Path: path, URL: prefix + path, Method: "GET"}).Status; got != want {
 			t.Errorf("%s at %q: %d, want %d", text, path, got, want)
 		}
 	}
@@ -215,7 +215,7 @@ func TestRedirectsThatRefuse(t *testing.T) {
 	f(403, "", "<IfModule alias_module>\nRedirectMatch 403 ^/x\n</IfModule>", "/xy")
 	f(410, "", "Redirect gone /old", "/old/page")
 	f(0, "", "Redirect gone /old", "/older")
-	f(410, "/alias/", "Redirect 410 /alias/old", "/old")
+	f(410, "/alias", "Redirect 410 /alias/old", "/old")
 	f(503, "", `RedirectMatch 403 (?!x)`, "/a") // cannot be evaluated: closed
 	f(503, "", "Redirect 403", "/a")
 	f(0, "", "Redirect permanent /a /b", "/a")
