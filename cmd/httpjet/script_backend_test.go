@@ -208,7 +208,7 @@ func (b *backend) serveRaw(reply string) {
 				}
 				head += line
 				if line == "\r\n" {
-					b.record(head)
+					b.record(strings.ReplaceAll(head, "\r\n", "\n"))
 					io.WriteString(c, reply)
 					head = ""
 				}
