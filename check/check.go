@@ -109,8 +109,7 @@ func reportClosed(file any, fs *xmlconf.Findings) {
 	report := func(what string, list []xmlconf.Restriction) {
 		for _, r := range list {
 			if !generation.Honours(r) {
-				fs.Error("E-CLOSED", r.At, "remove the element, or keep it where it is honoured",
-					"%s is not honoured yet; %s answers 503", r.Element, what)
+				fs.Error("E-CLOSED", r.At, r.Hint(), "%s; %s answers 503", r.Fault(), what)
 			}
 		}
 	}
@@ -121,9 +120,13 @@ func reportClosed(file any, fs *xmlconf.Findings) {
 		for _, l := range f.Listeners {
 			report(fmt.Sprintf("every virtual host of listener %q", l.Name), l.Restrictions())
 		}
+		for _, h := range f.VirtualHosts {
+			report(fmt.Sprintf("virtual host %q", h.Name), h.Restrictions())
+		}
 	case *xmlconf.VHost:
 		host = f
 	case *xmlconf.Template:
+		report("every member", f.Restrictions())
 		host = f.HostConfig
 	}
 	if host == nil {

@@ -168,6 +168,9 @@ func (b *builder) newRoot(o docroot.Options, at xmlconf.Place) *docroot.Root {
 // Honours reports whether a restriction is enforced. What holds one that is not
 // answers 503 (R-SAFE-1).
 func Honours(r xmlconf.Restriction) bool {
+	if r.Lost {
+		return false
+	}
 	switch r.Element {
 	case "accessControl", "allowBrowse", "enabled":
 		return true

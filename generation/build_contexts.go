@@ -61,21 +61,19 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	return out
 }
 
-// closeContext closes a context for restrictions that nothing honours yet (R-SAFE-1).
+// closeContext closes a context for restrictions that nothing honours (R-SAFE-1).
 func (b *builder) closeContext(c *xmlconf.Context, out *contexts.Context) {
 	for _, r := range c.Restrictions() {
 		if !Honours(r) {
-			b.shut(c, out, r.Element, "%s is not honoured yet", r.Element)
+			b.shut(c, out, r.At, r.Hint(), r.Fault())
 		}
 	}
 }
 
-func (b *builder) shut(c *xmlconf.Context, out *contexts.Context, element, format string, args ...any) {
-	at := c.At(element)
-	b.fs.Error("E-CLOSED", at, "remove the element, or keep the context where it is honoured",
-		"context %q: "+format+"; it answers 503", append([]any{c.URI}, args...)...)
+func (b *builder) shut(c *xmlconf.Context, out *contexts.Context, at xmlconf.Place, hint, why string) {
+	b.fs.Error("E-CLOSED", at, hint, "context %q: %s; it answers 503", c.URI, why)
 	if out.Closed == "" {
-		out.Closed = element + " is not honoured"
+		out.Closed = why
 	}
 }
 
@@ -117,7 +115,7 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 	}
 	if c.Location != "" {
 		if out.Regexp != nil {
-			b.shut(c, out, "location", "a location in an exp: context is not honoured yet")
+			b.shut(c, out, c.At("location"), "write a context for each directory", "a location in an exp: context is not honoured yet")
 			return true
 		}
 		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil {
@@ -128,7 +126,7 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 	}
 	out.Dirs = b.buildContextDirs(h, or(c.Location, h.Conf.DocRoot))
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
-		b.shut(c, out, "location", "location cannot be used")
+		b.shut(c, out, c.At("location"), "correct the path", "location cannot be used")
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -58,14 +59,13 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 
 // closeVHost closes a host for restrictions that nothing honours yet (R-SAFE-1).
 func (b *builder) closeVHost(h *xmlconf.Host, v *contexts.VHost) {
-	for _, r := range append(h.Conf.Restrictions(), b.cfg.Server.Restrictions()...) {
+	for _, r := range slices.Concat(h.Conf.Restrictions(), h.Decl.Restrictions(), b.cfg.Server.Restrictions()) {
 		if Honours(r) {
 			continue
 		}
-		b.fs.Error("E-CLOSED", r.At, "remove the element, or keep the host where it is honoured",
-			"virtual host %q: %s is not honoured yet; it answers 503", h.Name, r.Element)
+		b.fs.Error("E-CLOSED", r.At, r.Hint(), "virtual host %q: %s; it answers 503", h.Name, r.Fault())
 		if v.Closed == "" {
-			v.Closed = r.Element + " is not honoured yet"
+			v.Closed = r.Fault()
 		}
 	}
 }
@@ -126,7 +126,12 @@ func (b *builder) buildListeners() {
 	s := b.cfg.Server
 	plain, secure := "", ""
 	seen := map[string]string{}
+	for _, l := range s.Refused {
+		b.closeListener(l, b.mapHosts(l))
+	}
 	for _, l := range s.Listeners {
+		hosts := b.mapHosts(l)
+		b.closeListener(l, hosts)
 		spec, ok := b.listenerSpec(l)
 		if !ok {
 			continue
@@ -136,7 +141,6 @@ func (b *builder) buildListeners() {
 			continue
 		}
 		seen[spec.Network+spec.Address] = l.Name
-		hosts := b.mapHosts(l)
 		switch {
 		case b.opt.HTTPAddr == "" && b.opt.HTTPSAddr == "":
 		case l.Secure && secure == "" && b.opt.HTTPSAddr != "":
@@ -153,7 +157,9 @@ func (b *builder) buildListeners() {
 		b.g.table.Listeners[spec.Key()] = hosts
 		b.g.Listeners = append(b.g.Listeners, spec)
 	}
+	b.reportOverlaps()
 	b.reportUnmapped()
+	b.reportUnknownNames()
 	if len(b.g.Listeners) == 0 {
 		b.fs.Warn("W-NOLISTENER", s.Where, "declare a <listener>, or check the findings about those that are declared", "no listener can be opened")
 	}
@@ -183,31 +189,83 @@ func (b *builder) mapHosts(l *xmlconf.Listener) *contexts.Hosts {
 			add(h.Decl.Where, h.Name, h.Domains)
 		}
 	}
+	return hosts
+}
+
+// closeListener closes the hosts of a listener for restrictions that nothing
+// honours yet, also where they are reached by another one (R-SAFE-1).
+func (b *builder) closeListener(l *xmlconf.Listener, hosts *contexts.Hosts) {
 	for _, r := range l.Restrictions() {
 		if Honours(r) {
 			continue
 		}
-		b.fs.Error("E-CLOSED", r.At, "remove it, or keep the listener where it is honoured",
-			"listener %q: %s is not honoured yet; its virtual hosts answer 503 on every listener", l.Name, r.Element)
+		b.fs.Error("E-CLOSED", r.At, r.Hint(), "listener %q: %s; its virtual hosts answer 503 on every listener", l.Name, r.Fault())
 		for _, v := range hosts.All() {
 			if v.Closed == "" {
-				v.Closed = r.Element + " of a listener is not honoured yet"
+				v.Closed = "listener " + l.Name + ": " + r.Fault()
 			}
 		}
 	}
-	return hosts
+}
+
+// reportOverlaps refuses an address that another listener's "all addresses" of
+// the same port holds: the system binds only one of the two.
+func (b *builder) reportOverlaps() {
+	all := map[string]Listener{} // network and port of those on all addresses
+	for _, l := range b.g.Listeners {
+		if host, port, _ := net.SplitHostPort(l.Address); host == "" || host == "::" || host == "0.0.0.0" {
+			all[l.Network+port] = l
+		}
+	}
+	for _, l := range b.g.Listeners {
+		host, port, _ := net.SplitHostPort(l.Address)
+		family := "tcp4"
+		if strings.Contains(host, ":") {
+			family = "tcp6"
+		}
+		for _, network := range []string{"tcp", family} {
+			if w, ok := all[network+port]; ok && w.Name != l.Name && host != "" && host != "::" && host != "0.0.0.0" {
+				b.fs.Fatal("E-LISTEN-DUP", l.At, "keep one of the two, with the maps of both",
+					"listener %q: %s is covered by listener %q on all addresses of this port", l.Name, l.Address, w.Name)
+			}
+		}
+	}
+}
+
+// reportUnknownNames tells of names that lead nowhere: what was to be suspended
+// is open, what was to be mapped is not.
+func (b *builder) reportUnknownNames() {
+	s := b.cfg.Server
+	for _, name := range s.SuspendedVhosts {
+		if b.hosts[name] == nil {
+			b.fs.Error("E-MAP", s.At("suspendedVhosts"), "write the name as the virtual host has it", "suspendedVhosts: virtual host %q is not declared", name)
+		}
+	}
+	known := map[string]bool{}
+	for _, l := range slices.Concat(s.Listeners, s.Refused) {
+		known[l.Name] = true
+	}
+	told := map[string]bool{}
+	for _, h := range b.cfg.VHosts {
+		for _, name := range h.Listeners {
+			if !known[name] && !told[h.Template+"\x00"+name] {
+				told[h.Template+"\x00"+name] = h.Template != ""
+				b.fs.Error("E-MAP", h.Decl.Where, "declare the listener or correct its name", "virtual host %q: listener %q is not declared", h.Name, name)
+			}
+		}
+	}
 }
 
 // reportUnmapped warns of hosts without an exact name (R-CHECK-5).
 func (b *builder) reportUnmapped() {
-	for _, h := range b.cfg.VHosts {
-		exact := slices.ContainsFunc(h.Domains, isExact)
-		for _, l := range b.cfg.Server.Listeners {
-			for _, m := range l.Maps {
-				exact = exact || m.VHost == h.Name && slices.ContainsFunc(m.Domains, isExact)
-			}
+	mapped := map[string]bool{}
+	for _, l := range b.cfg.Server.Listeners {
+		for _, m := range l.Maps {
+			mapped[m.VHost] = mapped[m.VHost] || slices.ContainsFunc(m.Domains, isExact)
 		}
-		if !exact {
+	}
+	for _, h := range b.cfg.VHosts {
+		if !mapped[h.Name] && !slices.ContainsFunc(h.Domains, isExact) {
 			b.fs.Warn("W-NOEXACT", h.Decl.Where, "map its domain on a listener", "virtual host %q has no exact domain on any listener", h.Name)
 		}
 	}

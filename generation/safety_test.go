@@ -2,6 +2,7 @@ package generation
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -77,6 +78,10 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 		x := &exchange.Exchange{}
 		x.Reset(w)
 		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Scheme = "GET", path, "v.test", "http"
+		if rest, ok := strings.CutPrefix(path, "http://"); ok {
+			i := strings.IndexByte(rest, '/')
+			x.Req.Host, x.Req.Target = rest[:i], rest[i:]
+		}
 		x.Req.Listener, x.Req.Remote = "http tcp 127.0.0.1:1", netip.MustParseAddrPort("192.0.2.1:1")
 		if err := exchange.Run(x, g); err != nil && !x.Started() {
 			t.Fatal(err)
@@ -109,5 +114,111 @@ func TestHtaccessOfContexts(t *testing.T) {
 	}
 	if status, body := ask("/a/x.txt"); status != 200 {
 		t.Errorf("%d %q", status, body)
+	}
+}
+
+// R-SAFE-1: a restriction that is not read where it stands closes the host or
+// context around it, and check says where it stands.
+func TestLostRestrictionsClose(t *testing.T) {
+	const deny = "<accessControl><allow>*</allow><deny>192.0.2.1</deny></accessControl>"
+	f := func(p safetyParts, shut, open string) {
+		t.Helper()
+		p.files = map[string]string{"b/x.txt": "text"}
+		ask, fs := p.build(t)
+		if status, _ := ask(shut); status != 503 {
+			t.Errorf("%+v: %s answers %d", p, shut, status)
+		}
+		if status, _ := ask(open); open != "" && status != 200 {
+			t.Errorf("%+v: %s answers %d", p, open, status)
+		}
+		for _, f := range fs.All() {
+			if f.Code == "E-CLOSED" && f.Severity == xmlconf.Error && f.Line > 0 && f.Hint != "" {
+				return
+			}
+		}
+		t.Errorf("%+v: no E-CLOSED: %v", p, fs.All())
+	}
+	f(safetyParts{vhost: `<context><uri>/a/</uri><accessControl/>` + deny + `</context>`}, "/a/x.txt", "/b/x.txt")
+	f(safetyParts{vhost: `<context><uri>a</uri>` + deny + `</context>`}, "/a/x.txt", "")
+	f(safetyParts{vhost: `<security><accessControl><allow>*</allow></accessControl></security><security>` + deny + `</security>`}, "/a/x.txt", "")
+	f(safetyParts{decl: deny}, "/a/x.txt", "")
+	f(safetyParts{decl: `<enabled>0</enabled>`}, "/a/x.txt", "")
+	f(safetyParts{listener: deny}, "/a/x.txt", "")
+	f(safetyParts{server: `<clientVerify>2</clientVerify>`}, "/a/x.txt", "")
+	dup := `<listener><name>%s</name><address>127.0.0.1:%s</address>%s<vhostMap><vhost>v</vhost><domain>v.test</domain></vhostMap></listener>`
+	const verify = "<secure>1</secure><clientVerify>2</clientVerify>"
+	for _, second := range []string{"M 1", "L 2", "M 99999"} { // same address, same name, no address
+		name, port, _ := strings.Cut(second, " ")
+		f(safetyParts{list: fmt.Sprintf(dup, "L", "1", "") + fmt.Sprintf(dup, name, port, verify)}, "/a/x.txt", "")
+	}
+}
+
+// R-SAFE-1 for members: what restricts at the level of the template, in a second
+// virtualHostConfig or in the member itself closes them.
+func TestLostRestrictionsOfMembers(t *testing.T) {
+	f := func(member, template string, want int) {
+		t.Helper()
+		p := safetyParts{
+			server: `<vhTemplate><name>t</name><templateFile>conf/t.xml</templateFile><listeners>L</listeners><member><vhName>m.test</vhName>` + member + `</member></vhTemplate>`,
+			files:  map[string]string{"../conf/t.xml": `<virtualHostTemplate><vhRoot>.</vhRoot><virtualHostConfig><docRoot>html</docRoot></virtualHostConfig>` + template + `</virtualHostTemplate>`},
+		}
+		ask, fs := p.build(t)
+		if status, _ := ask("http://m.test/a/x.txt"); status != want {
+			t.Errorf("%s %s: %d, want %d: %v", member, template, status, want, fs.All())
+		}
+	}
+	const deny = "<accessControl><allow>*</allow><deny>192.0.2.1</deny></accessControl>"
+	f("", "", 200)
+	f("", "<virtualHostConfig><docRoot>html</docRoot></virtualHostConfig>", 200)
+	f("", "<security>"+deny+"</security>", 503)
+	f("", "<virtualHostConfig>"+deny+"</virtualHostConfig>", 503)
+	f("", "<enabled>0</enabled>", 503)
+	f("<enabled>0</enabled>", "", 503)
+	f(deny, "", 503)
+}
+
+// R-SAFE-1: a host that is to be suspended and is not there under that name is
+// told as an error.
+func TestSuspendedUnknown(t *testing.T) {
+	_, fs := safetyParts{server: `<suspendedVhosts>V, w</suspendedVhosts>`}.build(t)
+	n := 0
+	for _, f := range fs.All() {
+		if f.Severity == xmlconf.Error && strings.HasPrefix(f.Message, "suspendedVhosts") {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Error(fs.All())
+	}
+}
+
+// A listener on one address beside one on all addresses of the port cannot be
+// bound; that is told with its place, not left to the system.
+func TestOverlappingListeners(t *testing.T) {
+	f := func(want bool, addresses ...string) {
+		t.Helper()
+		p := safetyParts{}
+		for i, a := range addresses {
+			p.list += fmt.Sprintf("<listener><name>L%d</name><address>%s</address></listener>", i, a)
+		}
+		_, fs := p.build(t)
+		if fs.Failed() != want {
+			t.Errorf("%v: %v", addresses, fs.All())
+		}
+	}
+	f(true, "*:80", "192.0.2.1:80")
+	f(true, "192.0.2.1:80", "*:80", "[ANY]:80")
+	f(true, "[2001:db8::1]:80", "[ANY]:80")
+	f(true, "localhost:80", "*:80")
+	f(false, "[2001:db8::1]:80", "*:80")
+	f(false, "*:80", "[ANY]:80", "*:81", "192.0.2.1:82")
+	f(false, "192.0.2.1:80", "192.0.2.2:80")
+}
+
+// A template or declaration that names a listener which is not there is told.
+func TestUnknownListener(t *testing.T) {
+	_, fs := safetyParts{decl: "<listeners>L, nope</listeners>"}.build(t)
+	if fs.Count(xmlconf.Error) != 1 || !strings.Contains(fs.All()[0].Message, `"nope"`) {
+		t.Error(fs.All())
 	}
 }

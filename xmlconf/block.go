@@ -29,7 +29,8 @@ type Text struct {
 type Block struct {
 	Where Place
 
-	set map[string]mark // by declared name; nil: nothing written
+	set  map[string]mark // by declared name; nil: nothing written
+	lost []Restriction   // in what was dropped from the block
 }
 
 // mark is where a written child stands.

@@ -63,33 +63,34 @@ func (d *decoder) block(n *Node, v reflect.Value, sc scope) {
 	if sc.strict && n.Text != "" {
 		d.fs.Fatal("E-STRICT", b.Where, "", "%s", sc.say("text between its elements"))
 	}
-	seen := map[*element]bool{}
-	wrapped := map[*element]bool{}
+	seen := map[*element]*Node{}
+	wrapped := map[*element]*Node{}
 	for _, c := range n.Children {
 		key := strings.ToLower(c.Name)
 		// A wrapper is found first, so that <accessDenyDir> holds <dir> and a
 		// <context> may stand without <contextList>.
 		if e := s.byList[key]; e != nil {
 			d.spelling(c, e.list, sc)
-			if wrapped[e] {
-				d.duplicate(c, e.list, e, sc)
+			// Of two lists the first is read, but denied directories add up.
+			if wrapped[e] != nil && e.typ != textsType {
+				d.duplicate(c, wrapped[e], e.list, e, b, sc)
 				continue
 			}
-			wrapped[e] = true
+			wrapped[e] = c
 			d.items(c, e, b, v, sc)
 			continue
 		}
 		e := s.byName[key]
 		if e == nil {
-			d.unknown(c, s, sc)
+			d.unknown(c, s, b, sc)
 			continue
 		}
 		d.spelling(c, e.name, sc)
-		if seen[e] && !e.repeated() {
-			d.duplicate(c, e.name, e, sc)
+		if seen[e] != nil && !e.repeated() {
+			d.duplicate(c, seen[e], e.name, e, b, sc)
 			continue
 		}
-		seen[e] = true
+		seen[e] = c
 		d.element(c, e, b, v, sc)
 	}
 }
@@ -174,7 +175,7 @@ func (d *decoder) items(list *Node, e *element, b *Block, v reflect.Value, sc sc
 	sc.path += "/" + e.list
 	for _, c := range list.Children {
 		if !strings.EqualFold(c.Name, e.name) {
-			d.unknown(c, &schema{elements: []*element{{name: e.name}}}, sc)
+			d.unknown(c, &schema{elements: []*element{{name: e.name}}}, b, sc)
 			continue
 		}
 		d.spelling(c, e.name, sc)
@@ -191,7 +192,7 @@ func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc sco
 			b.mark(e.name, c)
 			d.treat(c, e, c.Text == e.def && e.hasDef, sc)
 			if e.unit != "block" {
-				d.leaf(c, e, sc)
+				d.leaf(c, e, b, sc)
 			}
 		}
 		return
@@ -201,7 +202,7 @@ func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc sco
 		d.group(c, e, b, f, sc)
 		return
 	}
-	d.leaf(c, e, sc)
+	d.leaf(c, e, b, sc)
 	if c.Text == "" {
 		if sc.strict && e.typ.Kind() == reflect.Slice {
 			b.mark(e.name, c) // an empty list of a strict element is a value
@@ -237,6 +238,7 @@ func (d *decoder) scalar(c *Node, e *element, text string, b *Block, f reflect.V
 		if !silent {
 			d.fs.Warn(bad.code, at, bad.hint, "%s", sc.say(e.name+" "+bad.msg+defaultNote(e)))
 		}
+		d.drop(c, b, sc)
 		return
 	case note != nil && !silent:
 		d.fs.Warn(note.code, at, note.hint, "%s", sc.say(e.name+" "+note.msg))
@@ -280,9 +282,11 @@ func (d *decoder) group(c *Node, e *element, b *Block, f reflect.Value, sc scope
 	}
 	if missing := d.missing(c, item.Type()); missing != "" && f.Kind() == reflect.Slice {
 		d.fs.Warn("W-SKIPPED", Place{c.Pos, inner.path}, "", "%s", scope{subject: inner.subject}.say("skipped, it has no "+missing))
+		d.drop(c, b, sc)
 		return
 	}
 	d.block(c, item, inner)
+	b.inherit(item)
 	b.mark(e.name, c)
 	d.treat(c, e, false, sc)
 	switch f.Kind() {
@@ -357,15 +361,20 @@ func (d *decoder) expand(text string, c *Node, e *element, sc scope) string {
 }
 
 // leaf reports children of an element that has none.
-func (d *decoder) leaf(c *Node, e *element, sc scope) {
+func (d *decoder) leaf(c *Node, e *element, b *Block, sc scope) {
+	if len(c.Children) == 0 {
+		return
+	}
+	d.drop(c, b, sc)
 	sc.path += "/" + e.name
 	for _, k := range c.Children {
-		d.unknown(k, &schema{}, sc)
+		d.unknown(k, &schema{}, b, sc)
 	}
 }
 
 // unknown reports an element that is not declared, once for a file and path.
-func (d *decoder) unknown(c *Node, s *schema, sc scope) {
+func (d *decoder) unknown(c *Node, s *schema, b *Block, sc scope) {
+	d.drop(c, b, sc)
 	at := sc.place(c, c.Name)
 	if !d.once("unknown", at) {
 		return
@@ -393,7 +402,10 @@ func (d *decoder) spelling(c *Node, want string, sc scope) {
 }
 
 // duplicate reports a second element where one is read: the first wins.
-func (d *decoder) duplicate(c *Node, name string, e *element, sc scope) {
+func (d *decoder) duplicate(c, first *Node, name string, e *element, b *Block, sc scope) {
+	if !c.equal(first) {
+		d.drop(c, b, sc)
+	}
 	if sc.strict || e.strict {
 		d.fs.Fatal("E-STRICT", sc.place(c, name), "remove one", "%s", sc.say(name+" is written twice"))
 		return

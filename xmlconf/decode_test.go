@@ -238,6 +238,80 @@ func TestRestrictions(t *testing.T) {
 	}
 }
 
+// R-SAFE-1: what restricts and is dropped, for whatever reason, is kept in mind
+// by what it would have restricted: h the host, c a context.
+func TestLostRestrictions(t *testing.T) {
+	f := func(inner, want string) {
+		t.Helper()
+		v, fs := vhost(t, inner)
+		if fs.Failed() {
+			t.Fatal(lines(fs))
+		}
+		var got []string
+		collect := func(who string, list []Restriction) {
+			for _, r := range list {
+				if r.Lost {
+					got = append(got, who+":"+r.Element)
+					if r.At.Line == 0 || !strings.HasSuffix(r.At.Element, r.Element) {
+						t.Errorf("%s: place %+v", r.Element, r.At)
+					}
+				}
+			}
+		}
+		collect("h", v.Restrictions())
+		for _, c := range v.Contexts {
+			collect("c", c.Restrictions())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: lost %v, want %s", inner, got, want)
+		}
+	}
+	const deny = "<accessControl><allow>*</allow><deny>192.0.2.1</deny></accessControl>"
+	const guarded = "<context><uri>/b/</uri><realm>r</realm></context>"
+	context := func(inner string) string {
+		return "<contextList><context><uri>/a/</uri>" + inner + "</context></contextList>"
+	}
+	f(context("<accessControl><allow>*</allow></accessControl>"+deny), "c:deny")
+	f(context(deny+deny), "")
+	f(context("<accessControl><deny>192.0.2.2</deny><deny>192.0.2.1</deny></accessControl>"), "c:deny")
+	f(context("<accessControl><deny><ip>192.0.2.1</ip></deny></accessControl>"), "c:deny")
+	f(context("<realm></realm><realm>r</realm>"), "c:realm")
+	f(context("<realm>r</realm><realm></realm>"), "")
+	f(context("<realm><name>r</name></realm>"), "")
+	f(context("<security>"+deny+"</security>"), "c:deny")
+	f(context("<allowBrowse>1</allowBrowse><allowBrowse>no</allowBrowse>"), "c:allowBrowse")
+	f(context("<enableScript>1</enableScript><enableScript>0</enableScript>"), "c:enableScript")
+	f(context("<enabled>1</enabled><enabled>0</enabled>"), "")
+	f("<contextList>"+deny+"</contextList>", "h:deny")
+	f("<contextList/>\n<contextList>"+guarded+"</contextList>", "h:realm")
+	f("<contextList><context><realm>r</realm></context></contextList>", "h:realm")
+	f("<contextList><context><uri>a/</uri><realm>r</realm></context></contextList>", "h:realm")
+	f("<contextList><context><uri>a/</uri><enabled>0</enabled><realm>r</realm></context></contextList>", "")
+	f("<security/><security>"+deny+"</security>", "h:deny")
+	f("<realm>r</realm><authorizer>x</authorizer><allowBrowse>0</allowBrowse>", "h:authorizer h:allowBrowse h:realm")
+	f("<vhssl><clientVerify>require</clientVerify></vhssl>", "h:clientVerify")
+	f("<vhssl><clientVerify>9</clientVerify></vhssl>", "")
+	f("<enabled>1</enabled><enabled>0</enabled>", "h:enabled")
+	f("<scriptHandlerList/>\n<scriptHandlerList><scriptHandler><suffix>x</suffix></scriptHandler></scriptHandlerList>", "h:suffix")
+	f("<security><realmList><realm><name>r</name></realm></realmList></security><other><enabled>0</enabled></other>", "")
+
+	s, _ := server(t, "<suspendedVhosts>a</suspendedVhosts><suspendedVhosts>b</suspendedVhosts><listener><name>l</name>"+deny+"</listener>"+
+		"<virtualHost><name>v</name><enabled>0</enabled></virtualHost>")
+	for _, list := range [][]Restriction{s.Restrictions(), s.Listeners[0].Restrictions(), s.VirtualHosts[0].Restrictions()} {
+		if len(list) != 1 || !list[0].Lost {
+			t.Errorf("%v", list)
+		}
+	}
+}
+
+// Denied directories of two lists add up: one must not hide the other.
+func TestDenyDirLists(t *testing.T) {
+	s, _ := server(t, "<security><accessDenyDir><dir>/a</dir></accessDenyDir><accessDenyDir><dir>/b</dir></accessDenyDir></security>")
+	if d := s.Security.AccessDenyDir; len(d) != 2 || d[1].Value != "/b" {
+		t.Errorf("%v", d)
+	}
+}
+
 // R-CFG-11.
 func TestProcessorKinds(t *testing.T) {
 	f := func(typ string, want ProcessorKind) {

@@ -2,6 +2,7 @@ package xmlconf
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -116,7 +117,7 @@ func (l *loader) settle(v *VHost, vars Expander) {
 	}
 	acmeNames(v.AcmeDomains, v.At("acmeDomains"), "", l.fs)
 	v.ExtProcessors = l.processors(v.ExtProcessors)
-	v.Contexts = l.contexts(v.Contexts, vars)
+	v.Contexts = l.contexts(v, vars)
 	for _, w := range v.WebSockets {
 		a, err := ParseAddress(w.Address, WebSocketAddress)
 		if err != nil {
@@ -130,13 +131,25 @@ func (l *loader) settle(v *VHost, vars Expander) {
 	}
 }
 
+// lose closes v for what restricts in a context that takes no part: nobody can
+// say which paths were meant.
+func lose(v *VHost, list []Restriction) {
+	for _, r := range list {
+		r.Lost = true
+		v.lost = append(v.lost, r)
+	}
+}
+
 // contexts drops what can match no path and makes locations absolute. Repeated
 // uris stay: methods may tell them apart, and generation decides.
-func (l *loader) contexts(all []*Context, vars Expander) []*Context {
+func (l *loader) contexts(v *VHost, vars Expander) []*Context {
 	var out []*Context
-	for _, c := range all {
+	for _, c := range v.Contexts {
 		if !strings.HasPrefix(c.URI, "/") && !strings.HasPrefix(c.URI, "exp:") {
 			l.fs.Warn("W-SKIPPED", c.At("uri"), "start it with / or exp:", "context %q: skipped, this is no uri", cut(c.URI))
+			if c.Enabled {
+				lose(v, c.Restrictions())
+			}
 			continue
 		}
 		c.settle(l.fs)
@@ -242,19 +255,24 @@ func (l *loader) member(t *TemplateDecl, m *Member, file string, n *Node) *Host 
 	tmpl := &Template{}
 	switches := *n
 	switches.Children = nil
+	config := n.child("virtualHostConfig")
 	for _, c := range n.Children {
-		if !strings.EqualFold(c.Name, "virtualHostConfig") {
+		switch {
+		case !strings.EqualFold(c.Name, config.Name):
 			switches.Children = append(switches.Children, c)
+		case c != config:
+			l.dec.duplicate(c, config, config.Name, &element{}, &tmpl.Block, scope{path: "virtualHostTemplate"})
 		}
 	}
 	l.dec.decode(&switches, tmpl, "virtualHostTemplate")
 	l.dec.vars = outer
 	h.Decl = &VHostDecl{Block: tmpl.Block, Name: h.Name, VHRoot: h.Root, HostSwitches: tmpl.HostSwitches}
+	h.Decl.lost = slices.Concat(tmpl.lost, m.lost, t.lost)
 	h.Decl.Where = m.Where
 	if tmpl.VHUser != "" {
 		vars = vars.With("VH_USER", tmpl.VHUser)
 	}
-	l.settings(h, n.child("virtualHostConfig"), vars, "virtualHostTemplate/virtualHostConfig")
+	l.settings(h, config, vars, "virtualHostTemplate/virtualHostConfig")
 	h.Domains = l.domains(h, domains, expandAll(m.VHAliases, vars))
 	return h
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -169,8 +170,14 @@ func (l *loader) server(n *Node) *Server {
 	s.ExtProcessors = l.processors(s.ExtProcessors)
 	s.VirtualHosts = distinct(s.VirtualHosts, "virtualHost", l.fs, func(v *VHostDecl) (string, string, Place) { return v.Name, v.Name, v.At("name") })
 	s.Templates = distinct(s.Templates, "vhTemplate", l.fs, func(t *TemplateDecl) (string, string, Place) { return t.Name, t.Name, t.At("name") })
+	declared := s.Listeners
 	s.Listeners = distinct(s.Listeners, "listener", l.fs, func(t *Listener) (string, string, Place) { return t.Name, t.Name, t.At("name") })
 	s.Listeners = l.listeners(s.Listeners)
+	for _, ln := range declared {
+		if !slices.Contains(s.Listeners, ln) {
+			s.Refused = append(s.Refused, ln)
+		}
+	}
 	s.settle(l.fs)
 	return s
 }

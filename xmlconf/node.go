@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,11 @@ type Node struct {
 
 // blank reports whether the element holds nothing: it then means "not set".
 func (n *Node) blank() bool { return n.Text == "" && len(n.Children) == 0 }
+
+// equal reports whether two elements hold the same.
+func (n *Node) equal(m *Node) bool {
+	return strings.EqualFold(n.Name, m.Name) && n.Text == m.Text && slices.EqualFunc(n.Children, m.Children, (*Node).equal)
+}
 
 // child returns the first child called name in any case, or nil.
 func (n *Node) child(name string) *Node {
