@@ -115,11 +115,15 @@ func loadCAs(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readFile reads a file of at most maxFile bytes. Its errors start with the
-// file's name.
+// readFile reads a regular file of at most maxFile bytes. Its errors start with
+// the file's name.
 func readFile(name string) ([]byte, error) {
 	if name == "" {
 		return nil, errors.New("file not set")
+	}
+	// What is no regular file is not opened: a FIFO would hold up the load.
+	if fi, err := os.Stat(name); err == nil && !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", name)
 	}
 	f, err := os.Open(name)
 	if err != nil {

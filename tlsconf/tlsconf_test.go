@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -215,6 +216,11 @@ func TestUnusableFiles(t *testing.T) {
 	f("a.crt", "b.key", "", "", "does not match")
 	f("junk", "a.key", "", "", "junk with key")
 	f("big", "a.key", "", "", "over 1048576 bytes")
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f("pipe", "a.key", "", "", "pipe: not a regular file") // and does not wait for a writer
+	f("a.crt", ".", "", "", ": not a regular file")
 	f("a.crt", "a.key", "none", "", "certificate chain ")
 	f("a.crt", "a.key", "", "junk", "no certificate in it")
 }
