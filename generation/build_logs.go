@@ -58,7 +58,7 @@ func (b *builder) buildAccessLog(a *xmlconf.AccessLog) hostLog {
 	case f == "common", f == "" && a.LogHeaders == 0:
 		format = accesslog.Common
 	case f != "" && f != "combined":
-		b.fs.Info("W-NOT-YET", a.At("logFormat"), "", "logFormat %q is not honoured yet: combined is written", a.LogFormat)
+		b.fs.Warn("W-NOT-YET", a.At("logFormat"), "write combined or common", "logFormat %q is not honoured yet: combined is written", a.LogFormat)
 	}
 	path := or(a.FileName, filepath.Join(b.cfg.Root, "logs/httpjet_access.log"))
 	return hostLog{out: b.buildSink(accesslog.Options{Path: path, RollingSize: a.RollingSize, KeepDays: a.KeepDays, Compress: a.CompressArchive}), format: format}

@@ -97,7 +97,6 @@ type Generation struct {
 	sinks    []*accesslog.Sink
 	metrics  *metrics.Metrics
 	leases   []func()
-	hideTok  bool // proxyErrorHeader 0
 }
 
 type hostLog struct {
