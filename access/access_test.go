@@ -130,6 +130,23 @@ func TestTrusted(t *testing.T) {
 	f("*T", "", "192.0.2.1 ::1", "")
 }
 
+// R-CHECK-5: trust in everybody is worth a warning.
+func TestTrustsAll(t *testing.T) {
+	f := func(allow, deny string, want bool) {
+		t.Helper()
+		if l, _ := Compile(allow, deny); l.TrustsAll() != want {
+			t.Errorf("allow %q deny %q: %v", allow, deny, !want)
+		}
+	}
+	f("ALLT", "", true)
+	f("0.0.0.0/0T", "", true)
+	f("::/0T", "", true)
+	f("*t", "192.0.2.1", true)
+	f("ALLT", "ALL", false)
+	f("ALL 10.0.0.0/8T", "", false)
+	f("", "", false)
+}
+
 func TestNilList(t *testing.T) {
 	var l *List
 	if !l.Allowed(addr("192.0.2.1")) || l.Trusted(addr("192.0.2.1")) || l.Restricts() {

@@ -161,6 +161,12 @@ func (l *List) Trusted(a netip.Addr) bool {
 // Restricts reports whether the list denies anyone.
 func (l *List) Restricts() bool { return l != nil && l.deny }
 
+// TrustsAll reports whether every address is a trusted proxy unless an entry
+// says otherwise: each client can then choose its own address.
+func (l *List) TrustsAll() bool {
+	return l != nil && !l.closed && (l.v4.nets[anyV4]&(trust|deny) == trust || l.v6.nets[anyV6]&(trust|deny) == trust)
+}
+
 // entries yields the entries of a list with their lines.
 func entries(text string) func(yield func(string, int) bool) {
 	return func(yield func(string, int) bool) {

@@ -78,10 +78,6 @@ func (b *builder) buildServerAccess() {
 	s := b.cfg.Server
 	b.g.table.Access = b.buildAccess(s.Security.AccessControl)
 	b.g.table.Identity = access.Identity{Mode: access.Mode(s.UseIPInProxyHeader), CFConnectingIP: s.Security.UseCFConnectingIP}
-	if s.UseIPInProxyHeader == 1 || s.UseIPInProxyHeader == 4 {
-		b.fs.Warn("W-PROXY-HEADER", s.At("useIpInProxyHeader"), "use 2 and mark your proxies with T in accessControl",
-			"useIpInProxyHeader %d believes X-Forwarded-For of every peer: a client can choose its own address", s.UseIPInProxyHeader)
-	}
 }
 
 // buildAccess compiles an accessControl block; nil if it restricts nobody and
@@ -97,6 +93,9 @@ func (b *builder) buildAccess(a *xmlconf.AccessControl) *access.List {
 		} else {
 			b.fs.Warn("W-ACCESS", a.At(p.List), "write an address, a network such as 192.0.2.0/24, or ALL", "accessControl: %s; the entry is left out", p)
 		}
+	}
+	if list.TrustsAll() { // R-CHECK-5
+		b.fs.Warn("W-TRUST-ALL", a.At("allow"), "mark your proxies only", "accessControl: every client is a trusted proxy and can choose its own address")
 	}
 	return list
 }

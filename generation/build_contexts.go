@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 		out.Access = nil
 	}
 	b.closeContext(c, out)
+	b.reportRules("context "+strconv.Quote(c.URI), c.Rewrite)
 	if !b.buildKind(h, c, out) {
 		return nil
 	}
@@ -310,7 +312,7 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 	switch {
 	case p == nil:
 		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "declare an extProcessor of type fcgi with this name",
-			"scriptHandler %s: %s processor %q is not declared%s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Type, sh.Handler, b.otherKind(h, sh.Handler))
+			"scriptHandler %s: %s processor %q is not declared%s; these files answer 503", strings.Join(sh.Suffixes, ","), or(sh.Type, "no type:"), sh.Handler, b.otherKind(h, sh.Handler))
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q is not declared", sh.Handler)}
 	case p.fault != "":
 		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "use an extProcessor of type fcgi",

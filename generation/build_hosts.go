@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"httpjet/contexts"
@@ -43,6 +44,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 		b.fs.Warn("W-DOCROOT-MISSING", h.Conf.At("docRoot"), "create the directory", "docRoot %s is not a directory yet: files answer 404", h.Conf.DocRoot)
 	}
 	b.closeVHost(h, v)
+	b.reportRules("virtual host "+strconv.Quote(h.Name), &h.Conf.Rewrite)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
 	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot)
 	ho := &host{Host: h, out: v}
@@ -190,6 +192,22 @@ func (b *builder) mapHosts(l *xmlconf.Listener) *contexts.Hosts {
 		}
 	}
 	return hosts
+}
+
+// reportRules tells, where rewrite rules would refuse requests, that nothing
+// does: no rule is honoured yet.
+func (b *builder) reportRules(who string, r *xmlconf.Rewrite) {
+	if r == nil || !r.Enable {
+		return
+	}
+	if n := rewrite.Refusing(r.Rules); n >= 0 {
+		at := r.TextAt("rules")
+		if n > 0 {
+			at.Line, at.Column = at.Line+n, 1
+		}
+		b.fs.Error("E-NOT-YET", at, "guard the paths with accessControl or allowBrowse 0 of a context",
+			"%s: rewrite rules are not honoured yet; what this one refuses is served", who)
+	}
 }
 
 // closeListener closes the hosts of a listener for restrictions that nothing

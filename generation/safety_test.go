@@ -222,3 +222,23 @@ func TestUnknownListener(t *testing.T) {
 		t.Error(fs.All())
 	}
 }
+
+// A rule that would refuse requests is an error as long as no rule is honoured.
+func TestRefusingRules(t *testing.T) {
+	f := func(vhost string, line int) {
+		t.Helper()
+		_, fs := safetyParts{vhost: vhost}.build(t)
+		got := 0
+		for _, f := range fs.All() {
+			if f.Code == "E-NOT-YET" {
+				got = f.Line
+			}
+		}
+		if got != line {
+			t.Errorf("%s: line %d, want %d", vhost, got, line)
+		}
+	}
+	f("<rewrite><enable>1</enable><rules>\nRewriteRule ^/x /y\nRewriteRule ^/a - [F]</rules></rewrite>", 3)
+	f("<rewrite><enable>0</enable><rules>RewriteRule ^/a - [F]</rules></rewrite>", 0)
+	f("<context><uri>/a/</uri><rewrite><enable>1</enable><rules>RewriteRule ^ - [G]</rules></rewrite></context>", 1)
+}

@@ -187,7 +187,7 @@ func refuses(text string) bool {
 	if i < 0 {
 		return false
 	}
-	for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(text[i:], "[] \"")), ",") {
+	for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(text[i:], "[] \"\r\n\t")), ",") {
 		switch flag = strings.TrimSpace(flag); flag {
 		case "f", "forbidden", "g", "gone":
 			return true
@@ -197,6 +197,19 @@ func refuses(text string) bool {
 		}
 	}
 	return false
+}
+
+// Refusing returns the number, from 0, of the first line of a block of rewrite
+// rules that would refuse requests if rules were honoured; -1 if none would.
+func Refusing(rules string) int {
+	n := 0
+	for row := range strings.Lines(rules) {
+		if w := words(strings.TrimSpace(row)); len(w) > 0 && strings.EqualFold(w[0], "RewriteRule") && refuses(row) {
+			return n
+		}
+		n++
+	}
+	return -1
 }
 
 func (p *parser) notice(name string, restricts bool) {

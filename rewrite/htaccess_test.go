@@ -223,6 +223,21 @@ func TestRedirectsThatRefuse(t *testing.T) {
 	f(0, "", "Redirect /a /b", "/a")
 }
 
+func TestRefusing(t *testing.T) {
+	f := func(rules string, want int) {
+		t.Helper()
+		if got := Refusing(rules); got != want {
+			t.Errorf("%q: %d, want %d", rules, got, want)
+		}
+	}
+	f("", -1)
+	f("RewriteRule ^/a /b [L]\nRewriteRule [F] /b [L,NC]", -1)
+	f("# RewriteRule ^ - [F]\n", -1)
+	f("RewriteCond %{HTTP_HOST} x\r\n  rewriterule ^/a - [NC,F]\r\n", 1)
+	f("\n\nRewriteRule ^ - [R=403]\t", 2)
+	f("RewriteRule ^ - [G]", 0)
+}
+
 // A deny at the start of a file holds whatever follows, unless it allows someone.
 func FuzzHtaccess(f *testing.F) {
 	for _, s := range []string{"", "Require all granted", "<Files \"a\">", "<IfModule !x>\n</IfModule>", "\"", "<RequireAll>\nRequire ip 1.2.3.4", "a\\"} {

@@ -166,6 +166,10 @@ func validHost(h string) bool {
 			return false
 		}
 	}
+	if strings.Trim(h, "0123456789.") == "" { // 300.1.1.1 and 1.2.3 are no names
+		_, err := netip.ParseAddr(h)
+		return err == nil
+	}
 	return h[0] != '.' && h[0] != '-'
 }
 

@@ -112,6 +112,9 @@ func hostVars(n *Node, vars Expander) Expander {
 func (l *loader) settle(v *VHost, vars Expander) {
 	v.HtAccess.settle(l.fs)
 	v.Logging.settle()
+	if v.VHSSL != nil {
+		v.VHSSL.TLS.settle(&v.VHSSL.Block, "vhssl", l.fs)
+	}
 	if v.VHSSL != nil && v.VHSSL.CertFile != "" && len(v.AcmeDomains) > 0 {
 		l.fs.Fatal("E-STRICT", v.At("acmeDomains"), "remove one", "acmeDomains and vhssl certificates exclude each other")
 	}

@@ -23,11 +23,20 @@ func (s *Server) settle(fs *Findings) {
 		fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
 	}
 	for _, ln := range s.Listeners {
+		ln.TLS.settle(&ln.Block, "listener "+strconv.Quote(ln.Name), fs)
 		acmeNames(ln.AcmeDomains, ln.At("acmeDomains"), "listener "+strconv.Quote(ln.Name)+": ", fs)
 	}
 	if s.UseIPInProxyHeader == 1 || s.UseIPInProxyHeader == 4 {
 		fs.Warn("W-TRUST-ALL", s.At("useIpInProxyHeader"), "use 2 and mark trusted proxies with T", // R-ACL-3
 			"useIpInProxyHeader %d believes every client about its address", s.UseIPInProxyHeader)
+	}
+}
+
+// settle tells of client certificates that are asked for without being required:
+// nobody asks for them yet. Required ones are a Restriction.
+func (t *TLS) settle(b *Block, subject string, fs *Findings) {
+	if t.ClientVerify == 1 || t.ClientVerify == 3 {
+		fs.Warn("W-NOT-YET", b.At("clientVerify"), "", "%s: clientVerify %d is not honoured by this version: no client certificate is asked for", subject, t.ClientVerify)
 	}
 }
 

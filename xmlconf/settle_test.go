@@ -27,6 +27,10 @@ func TestServerSettles(t *testing.T) {
 	f("<useIpInProxyHeader>4</useIpInProxyHeader>", false, "W-TRUST-ALL") // R-ACL-3
 	f("<useIpInProxyHeader>5</useIpInProxyHeader>", false, "5 is out of range 0..4: the default 2 is used")
 	f("<htAccess><accessFileName>a/b</accessFileName></htAccess>", false, "the default .htaccess is used")
+	f("<listener><name>a</name><clientVerify>1</clientVerify></listener>", false, `W-NOT-YET: listener "a": clientVerify 1 is not honoured`)
+	if _, fs := vhost(t, "<vhssl><clientVerify>3</clientVerify></vhssl>"); fs.Count(Warn) != 1 {
+		t.Error(lines(fs))
+	}
 	_, fs := vhost(t, "<vhssl><certFile>a</certFile></vhssl><acmeDomains>a.test</acmeDomains>")
 	if !fs.Failed() {
 		t.Error("certificate files and acmeDomains on one host load")
