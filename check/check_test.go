@@ -98,12 +98,13 @@ const tree = `
 </httpServerConfig>
 -- conf/host.xml --
 <virtualHostConfig>
-  <docRoot>$SERVER_ROOT/html/</docRoot>
+  <docRoot>$SERVER_ROOT/$VH_NAME/</docRoot>
   <extProcessor><type>proxy</type><name>app</name><address>app.test</address></extProcessor>
   <context><type>proxy</type><uri>/x/</uri><handler>app</handler></context>
   <context><type>proxy</type><uri>/y/</uri><handler>nobody</handler></context>
 </virtualHostConfig>
--- html/index.html --
+-- a/index.html --
+-- b/index.html --
 `
 
 // R-CHECK-4: the fingerprint is of the sorted maps, whatever their order.
@@ -183,7 +184,7 @@ func TestJSON(t *testing.T) {
 	if p := r.Summary.Processors; len(p) != 2 || p[0].Scope != "vhost:b" || p[0].Name != "app" || p[0].Type != "proxy" || p[0].Addresses[0] != "http://app.test:80" {
 		t.Errorf("processors are %+v", p)
 	}
-	if v := r.Summary.VHosts; len(v) != 2 || v[0].Name != "b" || !v[0].Loaded || v[0].DocRoot != filepath.Join(dir, "html") {
+	if v := r.Summary.VHosts; len(v) != 2 || v[0].Name != "b" || !v[0].Loaded || v[0].DocRoot != filepath.Join(dir, "b") {
 		t.Errorf("virtual hosts are %+v", v)
 	}
 	if len(r.Findings) != 1 { // one, though two hosts have the file
@@ -220,7 +221,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 2 || entries[0].Name() != "conf" || entries[1].Name() != "html" {
+	if len(entries) != 3 || entries[2].Name() != "conf" {
 		t.Errorf("the root holds %v", entries)
 	}
 }

@@ -146,9 +146,9 @@ func (b *builder) buildListeners() {
 		switch {
 		case b.opt.HTTPAddr == "" && b.opt.HTTPSAddr == "":
 		case l.Secure && secure == "" && b.opt.HTTPSAddr != "":
-			secure, spec.Network, spec.Address = l.Name, "tcp", b.opt.HTTPSAddr
+			secure, spec.Network, spec.Address, spec.At = l.Name, "tcp", b.opt.HTTPSAddr, xmlconf.Place{}
 		case !l.Secure && plain == "" && b.opt.HTTPAddr != "":
-			plain, spec.Network, spec.Address = l.Name, "tcp", b.opt.HTTPAddr
+			plain, spec.Network, spec.Address, spec.At = l.Name, "tcp", b.opt.HTTPAddr, xmlconf.Place{}
 		default:
 			continue // not bound under these options
 		}
@@ -161,6 +161,7 @@ func (b *builder) buildListeners() {
 	}
 	b.reportOverlaps()
 	b.reportUnmapped()
+	b.reportShared()
 	b.reportUnknownNames()
 	if len(b.g.Listeners) == 0 {
 		b.fs.Warn("W-NOLISTENER", s.Where, "declare a <listener>, or check the findings about those that are declared", "no listener can be opened")
@@ -286,6 +287,23 @@ func (b *builder) reportUnmapped() {
 		if !mapped[h.Name] && !slices.ContainsFunc(h.Domains, isExact) {
 			b.fs.Warn("W-NOEXACT", h.Decl.Where, "map its domain on a listener", "virtual host %q has no exact domain on any listener", h.Name)
 		}
+	}
+}
+
+// reportShared warns of hosts that serve the files of another one (R-CHECK-5).
+func (b *builder) reportShared() {
+	first := map[string]string{}
+	for _, h := range b.cfg.VHosts {
+		if h.Conf == nil {
+			continue
+		}
+		dir := filepath.Clean(h.Conf.DocRoot)
+		if other, shared := first[dir]; shared {
+			b.fs.Warn("W-DOCROOT", h.Conf.At("docRoot"), "give each virtual host a docRoot of its own, unless this is meant",
+				"virtual host %q has the docRoot of %q, %s", h.Name, other, dir)
+			continue
+		}
+		first[dir] = h.Name
 	}
 }
 

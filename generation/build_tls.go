@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
@@ -88,8 +89,14 @@ func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Bloc
 		b.g.Degraded = append(b.g.Degraded, err.Error())
 		return nil
 	}
+	if leaf := conf.Certificates[0].Leaf; leaf != nil && time.Until(leaf.NotAfter) < expirySoon {
+		b.fs.Warn("W-CERT-EXPIRY", at.At("certFile"), "renew it and reload", "certificate %s ends at %s", t.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
 	return conf
 }
+
+// expirySoon is the rest of a certificate's life that is warned of (R-CHECK-5).
+const expirySoon = 14 * 24 * time.Hour
 
 // domainsOn returns the domains by which l maps h.
 func domainsOn(l *xmlconf.Listener, h *xmlconf.Host) []string {

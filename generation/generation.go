@@ -51,7 +51,7 @@ type Listener struct {
 	Network string // tcp, tcp4 or tcp6
 	Address string // host:port
 	Secure  bool
-	At      xmlconf.Place // of its address, for who cannot bind it
+	At      xmlconf.Place // of its address, none for one of the command line
 }
 
 // Key is what a listener is known by to the front end and the table. It survives

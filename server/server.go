@@ -279,7 +279,8 @@ func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, err
 			for _, b := range bound {
 				b.Close()
 			}
-			return nil, fmt.Errorf("%s: error E-BIND: listener %q: %w", l.At.Pos, l.Name, err)
+			return nil, errors.New(xmlconf.Finding{Code: "E-BIND", Severity: xmlconf.Error, Pos: l.At.Pos,
+				Message: fmt.Sprintf("listener %q: %v", l.Name, err)}.String())
 		}
 		bound[l.Key()] = nl
 	}
