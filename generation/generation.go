@@ -86,7 +86,7 @@ type Generation struct {
 
 	// Degraded says what keeps parts of it from serving: virtual hosts that did
 	// not load, secure listeners without a certificate. At start it serves
-	// without them; at reload it is refused (R-CFG-5, R-RELOAD-4).
+	// without them; a reload that adds to them is refused (R-CFG-5, R-RELOAD-4).
 	Degraded []string
 
 	table    *contexts.Table

@@ -311,8 +311,8 @@ func (s *Server) reload() {
 	switch {
 	case fs.Failed():
 		err = failed(fs)
-	case len(g.Degraded) > 0:
-		err = errors.New(g.Degraded[0])
+	case s.lost(g.Generation) != "":
+		err = errors.New(s.lost(g.Generation))
 		s.reportFindings(fs)
 	default:
 		err = s.publish(g.Generation, fs)
@@ -324,6 +324,18 @@ func (s *Server) reload() {
 		return
 	}
 	s.kept.Metrics.Reloaded(nil)
+}
+
+// lost names something that g would not serve and the running generation does;
+// "" if there is nothing. What was missing before does not stand in the way.
+func (s *Server) lost(g *generation.Generation) string {
+	running := s.current.Load().Degraded
+	for _, d := range g.Degraded {
+		if !slices.Contains(running, d) {
+			return d
+		}
+	}
+	return ""
 }
 
 func (s *Server) reopenLogs() {
