@@ -130,7 +130,7 @@ f.xml:4:15: error E-DUPNAME: extProcessor "b" is declared twice: the first one i
 f.xml:2:55: error E-ADDR: extProcessor "a": address "http://x" scheme "http" is for processors of type proxy (write host:port or uds://path)
 f.xml:3:1: error E-ADDR: extProcessor "b": address is missing: what names it answers 503 (write host:port)
 f.xml:5:25: error E-ADDR: listener "l": address "*:0" port "0" is out of range 1..65535: the listener is not opened`)
-	if fs.Failed() || len(s.ExtProcessors) != 2 || len(s.ExtProcessors[0].Targets) != 0 || len(s.Listeners) != 0 {
+	if fs.Failed() || len(s.ExtProcessors) != 2 || len(s.ExtProcessors[0].Targets) != 0 || s.Listeners[0].Bind.Port != 0 {
 		t.Errorf("%+v", s)
 	}
 	v, fs := vhost(t, `<websocket><uri>/a</uri><address>ws://x/p</address></websocket><websocket><uri>/b</uri><address>h2://x</address></websocket>`)

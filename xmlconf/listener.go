@@ -14,7 +14,7 @@ type Listener struct {
 	HTTPSRedirectPort int      `conf:"httpsRedirectPort" range:"1..65535" default:"443" as:"later,strict" doc:"port of the redirect"`
 	AcmeDomains       []string `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
 
-	Bind ListenAddress // Address, read
+	Bind ListenAddress // Address, read; zero if it cannot be used
 
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
 	_ struct{} `conf:"reusePort" default:"1" as:"later" doc:"SO_REUSEPORT"`

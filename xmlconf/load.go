@@ -172,7 +172,7 @@ func (l *loader) server(n *Node) *Server {
 	s.Templates = distinct(s.Templates, "vhTemplate", l.fs, func(t *TemplateDecl) (string, string, Place) { return t.Name, t.Name, t.At("name") })
 	declared := s.Listeners
 	s.Listeners = distinct(s.Listeners, "listener", l.fs, func(t *Listener) (string, string, Place) { return t.Name, t.Name, t.At("name") })
-	s.Listeners = l.listeners(s.Listeners)
+	l.listeners(s.Listeners)
 	for _, ln := range declared {
 		if !slices.Contains(s.Listeners, ln) {
 			s.Refused = append(s.Refused, ln)
@@ -199,9 +199,9 @@ func distinct[T any](items []T, what string, fs *Findings, identify func(T) (str
 	return out
 }
 
-// listeners drops those without a usable address; the others start (LSX 5.1).
-func (l *loader) listeners(all []*Listener) []*Listener {
-	var out []*Listener
+// listeners reads their addresses. One that cannot be used leaves Bind empty;
+// the other listeners start (LSX 5.1).
+func (l *loader) listeners(all []*Listener) {
 	for _, ln := range all {
 		a, err := ParseListenAddress(ln.Address)
 		if err != nil {
@@ -209,9 +209,7 @@ func (l *loader) listeners(all []*Listener) []*Listener {
 			continue
 		}
 		ln.Bind = a
-		out = append(out, ln)
 	}
-	return out
 }
 
 // processors settles each and drops duplicates of one scope and type (R-CFG-10).

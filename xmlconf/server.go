@@ -41,7 +41,7 @@ type Server struct {
 	Listeners      []*Listener      `conf:"listenerList/listener" doc:"sockets that accept clients"`
 	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
 
-	Refused []*Listener // dropped for their name or address; their restrictions hold
+	Refused []*Listener // dropped for their name; their restrictions hold
 
 	_ struct{} `conf:"workerProcesses" as:"noeffect" doc:"worker processes"`
 	_ struct{} `conf:"httpdWorkers" as:"noeffect" doc:"worker processes"`
