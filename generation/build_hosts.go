@@ -130,6 +130,7 @@ func (b *builder) buildListeners() {
 	seen := map[string]string{}
 	for _, l := range s.Refused {
 		b.closeListener(l, b.mapHosts(l))
+		b.g.Degraded = append(b.g.Degraded, "listener "+l.Name+" is not opened")
 	}
 	for _, l := range s.Listeners {
 		hosts := b.mapHosts(l)
@@ -140,6 +141,7 @@ func (b *builder) buildListeners() {
 		}
 		if first, dup := seen[spec.Network+spec.Address]; dup {
 			b.fs.Error("E-LISTEN-DUP", l.At("address"), "give each listener an address of its own", "listener %q has the address of %q; the first stays", l.Name, first)
+			b.g.Degraded = append(b.g.Degraded, "listener "+l.Name+" is not opened")
 			continue
 		}
 		seen[spec.Network+spec.Address] = l.Name

@@ -54,14 +54,30 @@ func (b *builder) buildHostLogs(h *xmlconf.Host) {
 
 func (b *builder) buildAccessLog(a *xmlconf.AccessLog) hostLog {
 	format := accesslog.Combined
-	switch f := strings.ToLower(strings.Trim(a.LogFormat, `"`)); {
-	case f == "common", f == "" && a.LogHeaders == 0:
+	switch f := plainFormat(a.LogFormat); {
+	case f == "common", f == commonFormat, f == "" && a.LogHeaders == 0:
 		format = accesslog.Common
-	case f != "" && f != "combined":
+	case f != "" && f != "combined" && f != combinedFormat:
 		b.fs.Warn("W-NOT-YET", a.At("logFormat"), "write combined or common", "logFormat %q is not honoured yet: combined is written", a.LogFormat)
 	}
 	path := or(a.FileName, filepath.Join(b.cfg.Root, "logs/httpjet_access.log"))
 	return hostLog{out: b.buildSink(accesslog.Options{Path: path, RollingSize: a.RollingSize, KeepDays: a.KeepDays, Compress: a.CompressArchive}), format: format}
+}
+
+// What common and combined are in Apache's language.
+const (
+	commonFormat   = `%h %l %u %t "%r" %>s %b`
+	combinedFormat = commonFormat + ` "%{referer}i" "%{user-agent}i"`
+)
+
+// plainFormat is a log format in lower case, without the quotes around it and
+// the backslashes before those in it, which writers of such files differ about.
+func plainFormat(f string) string {
+	f = strings.ToLower(strings.ReplaceAll(f, `\"`, `"`))
+	if inner, ok := strings.CutPrefix(f, `"`); ok {
+		f = strings.TrimSuffix(inner, `"`)
+	}
+	return f
 }
 
 // buildSink leases the sink for a file, or returns the process's own output.

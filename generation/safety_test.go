@@ -242,3 +242,25 @@ func TestRefusingRules(t *testing.T) {
 	f("<rewrite><enable>0</enable><rules>RewriteRule ^/a - [F]</rules></rewrite>", 0)
 	f("<context><uri>/a/</uri><rewrite><enable>1</enable><rules>RewriteRule ^ - [G]</rules></rewrite></context>", 1)
 }
+
+// A format that spells combined or common out is that one.
+func TestSpelledFormats(t *testing.T) {
+	for format, want := range map[string]string{
+		``: "", `combined`: "", `"common"`: "",
+		`%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"`: combinedFormat,
+		`"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""`:     combinedFormat,
+		`"%h %l %u %t \"%r\" %>s %b"`:                                  commonFormat,
+	} {
+		if got := plainFormat(format); want != "" && got != want {
+			t.Errorf("%s: %s, want %s", format, got, want)
+		}
+		_, fs := safetyParts{server: "<logging><accessLog><logFormat>" + strings.ReplaceAll(format, ">", "&gt;") + "</logFormat></accessLog></logging>"}.build(t)
+		if len(fs.All()) != 0 {
+			t.Errorf("%s: %v", format, fs.All())
+		}
+	}
+	_, fs := safetyParts{server: "<logging><accessLog><logFormat>%v %h</logFormat></accessLog></logging>"}.build(t)
+	if len(fs.All()) != 1 || fs.All()[0].Severity != xmlconf.Warn {
+		t.Error(fs.All())
+	}
+}
