@@ -335,8 +335,8 @@ func (d *decoder) treat(c *Node, e *element, isDefault bool, sc scope) {
 	at := sc.place(c, e.name)
 	if e.code != "" {
 		code = e.code
-	} else if e.as == noEffect && !d.once("treat", at) {
-		return // the thirteenth priority says nothing new
+	} else if (e.as == noEffect || !strings.Contains(sc.path, "/context")) && !d.once("treat", at) {
+		return // the thirteenth priority says nothing new; each context is a place of its own
 	}
 	d.fs.Warn(code, at, hint, "%s", sc.say(e.name+msg))
 }
