@@ -90,21 +90,35 @@ func (x *clientCtx) want() {
 	}
 }
 
-// watchClient waits on the socket for the client's end.
+// watchClient waits on the socket for the client's end. Only stopWatch ends it
+// before: a read deadline of the head, or one that stopped a reader of the body,
+// may pass meanwhile and says nothing about the client.
 func watchClient(x *clientCtx, ended chan struct{}) {
 	defer close(ended)
-	if x.c.sock.watch(x.c.tls != nil) {
-		x.cancel()
+	for x.watchOn() {
+		if x.c.sock.watch() {
+			x.cancel()
+			return
+		}
 	}
 }
 
-// bodyDone tells that nothing reads the socket any more. If the next request has
-// come already there is nothing to watch for: the client is there.
-func (x *clientCtx) bodyDone(early bool) {
+// watchOn clears the read deadline unless the watch is to end. Under x.mu it
+// cannot clear the one by which stopWatch wakes the watch.
+func (x *clientCtx) watchOn() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.ended {
+		x.c.sock.SetReadDeadline(time.Time{})
+	}
+	return !x.ended
+}
+
+// bodyDone tells that nothing reads the socket any more.
+func (x *clientCtx) bodyDone() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.bodyRead = true
-	x.ended = x.ended || early
 	if x.wanted {
 		x.want()
 	}
@@ -135,11 +149,12 @@ func (x *clientCtx) stopWatch() bool {
 	x.mu.Lock()
 	x.ended = true
 	watching := x.watching
-	x.mu.Unlock()
 	if watching == nil {
+		x.mu.Unlock()
 		return false
 	}
 	x.c.sock.SetReadDeadline(time.Unix(1, 0))
+	x.mu.Unlock()
 	<-watching
 	return true
 }

@@ -390,6 +390,57 @@ func TestWatchOfTheClient(t *testing.T) {
 	}
 }
 
+// TestGoneClientIsNoticed: neither a read deadline that has passed, nor a stopped
+// body, nor a request that waits behind this one hides the end of the client
+// (R-STREAM-5).
+func TestGoneClientIsNoticed(t *testing.T) {
+	const get = " HTTP/1.1\r\nHost: a\r\n\r\n"
+	f := func(send string, reset, secure bool) {
+		in, ended := make(chan struct{}, 2), make(chan struct{}, 2)
+		site := &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+			switch x.Req.Path {
+			case "/stopped":
+				x.StopBody()
+			case "/late": // the deadline of the head passes
+				advance(1100 * time.Millisecond)
+			}
+			done := x.Context().Done()
+			in <- struct{}{}
+			<-done
+			ended <- struct{}{}
+			return exchange.ErrClientGone
+		})}
+		if !secure {
+			site.Lim.ConnTimeout = time.Millisecond // enough for a head, not for a handshake
+		}
+		s := exchangetest.Start(t, site, secure)
+		c := dial(t, s)
+		if _, err := io.WriteString(c, send); err != nil {
+			t.Fatal(err)
+		}
+		<-in
+		if tc, ok := c.(*net.TCPConn); ok && reset {
+			tc.SetLinger(0)
+		}
+		c.Close()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%.20q, secure %v, reset %v: the context of a gone client is not done", send, secure, reset)
+		}
+		waitFor(t, func() bool { return s.Front.Snapshot().Active == 0 })
+		if n := len(site.Errs()); n != 1 {
+			t.Errorf("%.20q, secure %v, reset %v: %d requests served, the last ones for nobody", send, secure, reset, n)
+		}
+	}
+	f("GET /late"+get, false, false)
+	for _, secure := range []bool{false, true} {
+		f("GET /stopped"+get, false, secure)
+		f("GET /first"+get+"GET /next"+get, false, secure)
+		f("GET /first"+get+"GET /next"+get, true, secure)
+	}
+}
+
 // TestUpgradeNeedsTheBodyRead: the body of an upgrade request never becomes the
 // first bytes of the tunnel.
 func TestUpgradeNeedsTheBodyRead(t *testing.T) {

@@ -51,7 +51,6 @@ type h1conn struct {
 	info     h1.RequestInfo
 	body     *h1.Body
 	bodyLeft atomic.Int64 // of the request body: 0 when read, -1 if unknown
-	early    bool         // bytes of a next request came with the end of the body; before bodyLeft
 	stopped  atomic.Bool  // StopRead was called
 	cont     atomic.Int32 // state of 100-continue
 	contSent chan struct{}
@@ -225,7 +224,6 @@ func (c *h1conn) exchange() bool {
 		c.srv.http11.Add(1)
 	}
 	c.body = c.r.Body(c.info.Framing)
-	c.early = c.info.Framing == 0 && c.r.Buffered() > 0
 	c.bodyLeft.Store(int64(c.info.Framing))
 	if c.info.ExpectContinue {
 		c.contSent = make(chan struct{})
@@ -244,15 +242,17 @@ func (c *h1conn) exchange() bool {
 	case admitted:
 		c.srv.inFlight.release()
 	}
+	gone := false
 	if ctx := c.client.Load(); ctx != nil {
 		if ctx.stopWatch() {
 			c.readBy = time.Time{}
 		}
+		gone = ctx.Err() != nil
 		ctx.cancel()
 	}
 	c.srv.finished(c.site, &c.x, err)
 	switch {
-	case c.resp.aborted || c.resp.upgraded || c.state.Load() == connClosed:
+	case gone || c.resp.aborted || c.resp.upgraded || c.state.Load() == connClosed:
 		return false
 	case !c.resp.keep:
 		// Nothing more will be read: if bytes are or may be on their way, the

@@ -36,14 +36,11 @@ func (c *h1conn) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := c.body.Read(p)
-	if c.body.Done() { // early before bodyLeft, by which it is published
-		c.early = c.r.Buffered() > 0
-	}
 	c.bodyLeft.Store(c.body.Left())
 	switch {
 	case c.body.Done():
 		if ctx := c.client.Load(); ctx != nil {
-			ctx.bodyDone(c.early)
+			ctx.bodyDone()
 		}
 	case err == nil:
 	default:
@@ -114,7 +111,7 @@ func (c *h1conn) Context() context.Context {
 	c.client.Store(ctx)
 	// Read may end the body at the same time: one of the two sees the other.
 	if c.bodyLeft.Load() == 0 {
-		ctx.bodyDone(c.early)
+		ctx.bodyDone()
 	}
 	if c.state.Load() == connClosed {
 		ctx.cancel()

@@ -73,24 +73,18 @@ func (s *sock) readNow(fd uintptr) bool {
 	return true
 }
 
-// watch returns true when the peer has gone, and false when it has sent more
-// bytes or a read deadline ends the watch. secure connections do not end a
-// watch with bytes: the last ones of a TLS client are its farewell.
-func (s *sock) watch(secure bool) (gone bool) {
+// watch returns true when the peer has gone, false when a read deadline ends the
+// watch. Bytes do not: a client may send its next request, and the last ones of
+// TLS are a farewell.
+func (s *sock) watch() (gone bool) {
 	err := s.rc.Read(func(fd uintptr) bool {
-		if secure {
-			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-			n, err := unix.Poll(p, 0)
-			gone = err == nil && n > 0 && p[0].Revents != 0
-			return gone
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(p, 0)
+		for err == unix.EINTR { // the end is signalled once: it must not be missed
+			n, err = unix.Poll(p, 0)
 		}
-		var one [1]byte
-		n, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		for err == unix.EINTR {
-			n, _, err = unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		}
-		gone = err != unix.EAGAIN && (err != nil || n == 0)
-		return err != unix.EAGAIN
+		gone = err == nil && n > 0 && p[0].Revents != 0
+		return gone
 	})
 	return gone || err != nil && !timedOut(err)
 }
