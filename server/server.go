@@ -76,9 +76,16 @@ func Run(ctx context.Context, opt Options) error {
 	s.front.Log = s.log
 	s.front.Current = func() front.Site { return s.current.Load() }
 
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	defer signal.Stop(signals)
+	// Each kind has room of its own: a burst of reloads becomes one (R-RELOAD-8)
+	// and cannot push out the signal that stops the server.
+	stops, others := make(chan os.Signal, 2), map[syscall.Signal]chan os.Signal{}
+	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(stops)
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
+		others[sig] = make(chan os.Signal, 1)
+		signal.Notify(others[sig], sig)
+		defer signal.Stop(others[sig])
+	}
 
 	if err := s.start(); err != nil {
 		return err
@@ -90,10 +97,10 @@ func Run(ctx context.Context, opt Options) error {
 	if s.opt.Ready != nil {
 		s.opt.Ready(s.addresses())
 	}
-	s.serve(ctx, signals)
+	s.serve(ctx, stops, others)
 	stop()
 	<-idle
-	s.drain(signals)
+	s.drain(stops)
 	return nil
 }
 
@@ -104,24 +111,21 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
-// serve handles signals until one of them, or ctx, ends the server.
-func (s *Server) serve(ctx context.Context, signals <-chan os.Signal) {
+// serve handles signals until one of stops, or ctx, ends the server.
+func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[syscall.Signal]chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case sig := <-signals:
-			switch sig {
-			case syscall.SIGHUP:
-				s.reload()
-			case syscall.SIGUSR1:
-				s.reopenLogs()
-			case syscall.SIGUSR2:
-				s.logTo.toggleDebug()
-			default:
-				s.log.Info("stopping", "signal", sig.String())
-				return
-			}
+		case sig := <-stops:
+			s.log.Info("stopping", "signal", sig.String())
+			return
+		case <-others[syscall.SIGHUP]:
+			s.reload()
+		case <-others[syscall.SIGUSR1]:
+			s.reopenLogs()
+		case <-others[syscall.SIGUSR2]:
+			s.logTo.toggleDebug()
 		}
 	}
 }
@@ -352,11 +356,11 @@ func (s *Server) reportLog(err error) { fmt.Fprintf(orDiscard(s.opt.Stderr), "lo
 
 // drain ends the server (R-STOP-1 to 4): no new connections, work in flight has
 // its time, a second signal ends it at once.
-func (s *Server) drain(signals <-chan os.Signal) {
+func (s *Server) drain(stops <-chan os.Signal) {
 	limits := &s.current.Load().Generation.Limits
 	ctx, cancel := context.WithTimeout(context.Background(), limits.ShutdownDelay+limits.Grace)
 	watched := make(chan struct{})
-	go watchSignals(ctx, cancel, signals, watched)
+	go watchSignals(ctx, cancel, stops, watched)
 	if limits.ShutdownDelay > 0 {
 		wait, stop := context.WithTimeout(ctx, limits.ShutdownDelay)
 		<-wait.Done()
@@ -373,18 +377,12 @@ func (s *Server) drain(signals <-chan os.Signal) {
 }
 
 // watchSignals cancels the drain at a second signal.
-func watchSignals(ctx context.Context, cancel context.CancelFunc, signals <-chan os.Signal, done chan<- struct{}) {
+func watchSignals(ctx context.Context, cancel context.CancelFunc, stops <-chan os.Signal, done chan<- struct{}) {
 	defer close(done)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case sig := <-signals:
-			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
-				cancel()
-				return
-			}
-		}
+	select {
+	case <-ctx.Done():
+	case <-stops:
+		cancel()
 	}
 }
 
