@@ -298,14 +298,16 @@ func (c *h1call) headError(err error) error {
 	if c.ctx.Err() != nil {
 		return clientGone(c.ctx)
 	}
+	// First what late has judged: the cause of a malformed upload is a
+	// SyntaxError too.
+	if _, ok := errors.AsType[*exchange.Error](err); ok || errors.Is(err, exchange.ErrClientGone) {
+		return err
+	}
 	if e, ok := errors.AsType[*h1.SyntaxError](err); ok {
 		if e.Status == 431 {
 			return exchange.Fail(502, "response_head_too_large", "%s: %v", c.addr(), e)
 		}
 		return exchange.Fail(502, "upstream_transport", "%s: malformed reply: %v", c.addr(), e)
-	}
-	if _, ok := errors.AsType[*exchange.Error](err); ok || errors.Is(err, exchange.ErrClientGone) {
-		return err // from late
 	}
 	return exchange.Fail(502, "upstream_transport", "read reply of %s: %w", c.addr(), err)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/h1"
 )
 
 // echoServer answers with the body it got, and says how it was framed.
@@ -263,6 +264,22 @@ func TestStalledUploads(t *testing.T) { // R-TMO-3
 	close(hold)
 	if s := p.Stats(); s != (PoolStats{}) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A body that the client frames badly is the client's fault, although the cause
+// is of the type that a malformed reply has (G03).
+func TestMalformedUploadIsTheClients(t *testing.T) {
+	u := newUpstream(t, func(u *upstream, c *upConn) {
+		u.head(c)
+		io.Copy(io.Discard, c.br)
+	})
+	p := client(t, target(u.addr))
+	for _, status := range []int{400, 431} {
+		se := &h1.SyntaxError{Status: status, Msg: "malformed chunk size"}
+		src := iotest.ErrReader(&exchange.Error{Status: status, Reason: "bad_request", Err: se, Close: true})
+		r, err := p.Do(bg, post(-1, src))
+		fails(t, r, err, status, "bad_request")
 	}
 }
 

@@ -240,3 +240,32 @@ func TestUpstreamDownOnEveryFront(t *testing.T) { // fault 13
 		}
 	})
 }
+
+// A chunked body with lax line ends or sizes is refused, and what came of it is
+// never a whole request upstream (G03, G06).
+func TestG03MalformedChunksAre400(t *testing.T) {
+	whole := make(chan bool, 1)
+	addr, _ := upstream(t, func(c net.Conn, br *bufio.Reader) {
+		if head(br) != "" {
+			b, _ := io.ReadAll(br)
+			whole <- bytes.Contains(b, []byte("0\r\n\r\n"))
+		}
+	})
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: handler(t, addr)}, false)
+	for _, chunks := range []string{"5\nhello\r\n0\r\n\r\n", "5\r\nhello\n0\r\n\r\n", "0x5\r\nhello\r\n0\r\n\r\n",
+		"5 \r\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\nfoo\r\n\r\n"} {
+		c, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks)
+		b, err := io.ReadAll(c)
+		c.Close()
+		if !bytes.HasPrefix(b, []byte("HTTP/1.1 400 ")) || !bytes.Contains(b, []byte("\r\nConnection: close\r\n")) || err != nil {
+			t.Errorf("%q: %.60q, %v", chunks, b, err)
+		}
+		if <-whole {
+			t.Errorf("%q: the upstream got a whole request", chunks)
+		}
+	}
+}
