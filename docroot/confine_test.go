@@ -44,6 +44,37 @@ func TestLinks(t *testing.T) {
 	})
 }
 
+// Restrained links may lead to the directory around the root, as LiteSpeed's
+// vhRoot, and not beyond; how they are written does not matter.
+func TestRestrainedWithin(t *testing.T) {
+	top := tree(t, "vh/html/in.txt", "vh/shared/x.txt", "vh/shared/run.php", "vh/.git/config", "other/secret.txt",
+		"vh/html/up -> ../shared", "vh/html/deep -> up/x.txt", "vh/html/out -> ../../other", "vh/html/outs -> ../../other/secret.txt", "vh/html/top -> ../../vh/html/in.txt",
+		"vh/html/git -> ../.git", "vh/html/script -> ../shared/run.php", "vh/html/dev -> /dev/null", "vh/html/vh2 -> ../../vh2/x.txt", "vh2/x.txt")
+	for name, target := range map[string]string{"abs": "/vh/shared/x.txt", "absin": "/vh/html/in.txt", "absout": "/other/secret.txt"} {
+		if err := os.Symlink(top+target, top+"/vh/html/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := func(within string, want map[string]string) {
+		for _, links := range []Links{FollowLinks, OwnerLinks} {
+			for _, noKernel := range []bool{false, true} {
+				r := newRoot(t, Options{Dir: top + "/vh/html", Links: links, Restrained: true, Within: within})
+				r.noKernel = noKernel
+				for path, want := range want {
+					if got := outcome(t, r, path); got != want {
+						t.Errorf("%v %v within %q: %q: %s, want %s", links, noKernel, within, path, got, want)
+					}
+				}
+			}
+		}
+	}
+	f(top+"/vh/", map[string]string{"/in.txt": "static /in.txt", "/up/x.txt": "static /up/x.txt", "/deep": "static /deep", "/abs": "static /abs",
+		"/absin": "static /absin", "/top": "static /top", "/up": "301 /up/", "/up/run.php/i": "script /up/run.php /i", "/out/secret.txt": "404",
+		"/outs": "404", "/absout": "404", "/git/config": "403", "/script": "403", "/dev": "404", "/vh2": "404"})
+	f("", map[string]string{"/in.txt": "static /in.txt", "/absin": "static /absin", "/top": "static /top", "/up/x.txt": "404", "/abs": "404", "/outs": "404"})
+	f(top+"/other", map[string]string{"/abs": "404", "/outs": "404", "/absin": "static /absin"})
+}
+
 // R-STATIC-8: value 2. Only root can give links away.
 func TestOwnerOfLinks(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -37,7 +37,8 @@ type Options struct {
 	Prefix     string   // URL path that Dir stands for; "" and "/": all paths
 	DocRoot    string   // reported as Resource.Root; "": Dir
 	Links      Links    // symbolic links below Dir
-	Restrained bool     // links may not lead out of Dir
+	Restrained bool     // links may not lead out of Dir, or of Within
+	Within     string   // directory around Dir for Restrained; "": Dir
 	Index      []string // names tried in a directory, in order; "-" is skipped
 	DenyDirs   []string // accessDenyDir: absolute paths, "/dir/*" a tree, "/dir" the files in it
 
@@ -55,6 +56,7 @@ type Root struct {
 	dir     string // clean, absolute
 	prefix  string // URL prefix without its last slash
 	docRoot string
+	within  string // dir, or the directory around it that confines links
 	deny    []denyDir
 	o       Options
 
@@ -81,6 +83,10 @@ func New(o Options) (*Root, error) {
 	r := &Root{dir: filepath.Clean(o.Dir), prefix: strings.TrimSuffix(o.Prefix, "/"), docRoot: o.DocRoot, o: o}
 	if r.docRoot == "" {
 		r.docRoot = r.dir
+	}
+	r.within = r.dir
+	if w := filepath.Clean(o.Within); o.Within != "" && strings.HasPrefix(r.dir, strings.TrimSuffix(w, "/")+"/") {
+		r.within = w
 	}
 	r.o.Index = nil
 	for _, name := range o.Index {
@@ -352,7 +358,7 @@ func (q *lookup) checkReal(f *os.File, unlinked, script bool) error {
 		return nil
 	}
 	below := real
-	if root, err := r.realDir(); err == nil {
+	if root, err := realDir(r.dir); err == nil {
 		if rest, ok := strings.CutPrefix(real, strings.TrimSuffix(root, "/")+"/"); ok {
 			below = "/" + rest
 		}

@@ -67,12 +67,47 @@ func (r *Root) find(rel string, flags int) (int, error) {
 	return r.findConfined(dir, rel, flags)
 }
 
-// findConfined follows links that stay beneath the root.
+// findConfined follows links that stay beneath the root. What the kernel takes
+// for an escape is looked at again: it refuses every absolute link, and knows
+// nothing of a wider confinement.
 func (r *Root) findConfined(dir int, rel string, flags int) (int, error) {
 	fd, err := r.beneath(dir, rel, flags, 0)
-	if !isUnsupported(err) {
-		return fd, err
+	if isUnsupported(err) {
+		fd, err = r.beneathRoot(rel)
 	}
+	if err == unix.EXDEV {
+		return r.findWithin(rel, flags)
+	}
+	return fd, err
+}
+
+// findWithin follows any link, without opening what it leads to, and then asks
+// where that lies.
+func (r *Root) findWithin(rel string, flags int) (int, error) {
+	fd, err := openat(unix.AT_FDCWD, r.filename(rel), pathFlags)
+	if err == unix.ENOTDIR || err == unix.ENAMETOOLONG {
+		return -1, err // path info, perhaps: its file will be asked for next
+	}
+	if err != nil {
+		return -1, unix.EXDEV // what lies outside is not told
+	}
+	defer unix.Close(fd)
+	real, err := realPath(fd)
+	if err != nil {
+		return -1, unix.EXDEV
+	}
+	around, err := realDir(r.within)
+	if err != nil || real != around && !strings.HasPrefix(real, strings.TrimSuffix(around, "/")+"/") {
+		return -1, unix.EXDEV
+	}
+	if flags&unix.O_PATH != 0 {
+		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	return reopen(fd, flags)
+}
+
+// beneathRoot is beneath for a kernel without openat2.
+func (r *Root) beneathRoot(rel string) (int, error) {
 	root, err := os.OpenRoot(r.dir)
 	if err != nil {
 		return -1, err
@@ -230,9 +265,9 @@ func realPath(fd int) (string, error) {
 	return readLink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd))
 }
 
-// realDir returns the path of the root without links.
-func (r *Root) realDir() (string, error) {
-	fd, err := openat(unix.AT_FDCWD, r.dir, pathFlags)
+// realDir returns the path of a directory without links.
+func realDir(dir string) (string, error) {
+	fd, err := openat(unix.AT_FDCWD, dir, pathFlags)
 	if err != nil {
 		return "", err
 	}

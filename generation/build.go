@@ -128,6 +128,9 @@ func (b *builder) rootOptions(h *xmlconf.Host) docroot.Options {
 		Required: fa.RequiredPermissionMask, Restricted: fa.RestrictedPermissionMask,
 		RestrictedScript: fa.RestrictedScriptPermissionMask, RestrictedDir: fa.RestrictedDirPermissionMask,
 	}
+	if h.Root != b.cfg.Root { // that holds more than one host's files
+		o.Within = h.Root
+	}
 	for _, d := range b.cfg.Server.Security.AccessDenyDir {
 		dir := d.Value
 		if !filepath.IsAbs(dir) {

@@ -125,12 +125,21 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 			return false
 		}
 		o.DocRoot, o.Dir, o.Prefix = o.Dir, filepath.Clean(c.Location), c.URI
+		b.reportOutside(h, c)
 	}
 	out.Dirs = b.buildContextDirs(h, or(c.Location, h.Conf.DocRoot))
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
 		b.shut(c, out, c.At("location"), "correct the path", "location cannot be used")
 	}
 	return true
+}
+
+// reportOutside tells of a location that LiteSpeed refuses in a restrained host.
+func (b *builder) reportOutside(h *host, c *xmlconf.Context) {
+	if dir := filepath.Clean(c.Location); h.Decl.Restrained && dir != h.Root && !strings.HasPrefix(dir, strings.TrimSuffix(h.Root, "/")+"/") {
+		b.fs.Warn("W-RESTRAINED", c.At("location"), "remove the context, or set restrained 0",
+			"context %q: location %s lies outside vhRoot of a restrained virtual host; its files are served all the same", c.URI, c.Location)
+	}
 }
 
 func charset(c *xmlconf.Context) string {
@@ -202,6 +211,7 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 	}
 	o := b.rootOptions(h.Host)
 	o.DocRoot, o.Dir, o.Prefix, o.Restricted = o.Dir, filepath.Clean(c.Location), c.URI, 0
+	b.reportOutside(h, c)
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
 		out.Kind, out.Handler = contexts.App, answer(503, "handler_unresolved", "cgi context %q: location", c.URI)
 		return

@@ -33,6 +33,7 @@ func (w *safetyFront) Context() context.Context                  { return contex
 // go into the places of the files that their names say.
 type safetyParts struct {
 	server, decl, listener, vhost string            // inside of the elements
+	root, docRoot                 string            // "": the server root, html below it
 	list                          string            // instead of the one listener "L"
 	files                         map[string]string // below the document root; content, or "-> target"
 }
@@ -59,9 +60,9 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 		p.list = `<listener><name>L</name><address>127.0.0.1:1</address>` + p.listener +
 			`<vhostMap><vhost>v</vhost><domain>v.test</domain></vhostMap></listener>`
 	}
-	write("conf/httpd_config.xml", `<httpServerConfig>`+p.server+`<virtualHostList><virtualHost><name>v</name><vhRoot>.</vhRoot>
+	write("conf/httpd_config.xml", `<httpServerConfig>`+p.server+`<virtualHostList><virtualHost><name>v</name><vhRoot>`+or(p.root, ".")+`</vhRoot>
 		<configFile>conf/v.xml</configFile>`+p.decl+`</virtualHost></virtualHostList><listenerList>`+p.list+`</listenerList></httpServerConfig>`)
-	write("conf/v.xml", `<virtualHostConfig><docRoot>html</docRoot>`+p.vhost+`</virtualHostConfig>`)
+	write("conf/v.xml", `<virtualHostConfig><docRoot>`+or(p.docRoot, "html")+`</docRoot>`+p.vhost+`</virtualHostConfig>`)
 	write("html/a/x.txt", "text")
 	for name, text := range p.files {
 		write("html/"+name, text)
@@ -261,6 +262,30 @@ func TestSpelledFormats(t *testing.T) {
 	}
 	_, fs := safetyParts{server: "<logging><accessLog><logFormat>%v %h</logFormat></accessLog></logging>"}.build(t)
 	if len(fs.All()) != 1 || fs.All()[0].Severity != xmlconf.Warn {
+		t.Error(fs.All())
+	}
+}
+
+// R-STATIC-2: a restrained host stays in its vhRoot, as in LiteSpeed; a context
+// that leads out of it is told.
+func TestRestrained(t *testing.T) {
+	p := safetyParts{root: "html", decl: "<restrained>1</restrained>",
+		vhost: `<context><uri>/o/</uri><location>../../out/</location></context><context><uri>/s/</uri><location>$VH_ROOT/shared/</location></context>`,
+		files: map[string]string{"www/up": "-> ../shared", "www/out": "-> ../../out", "shared/x.txt": "text", "../out/x.txt": "text"}}
+	p.docRoot = "html/www"
+	ask, fs := p.build(t)
+	for path, want := range map[string]int{"/up/x.txt": 200, "/s/x.txt": 200, "/out/x.txt": 404} {
+		if got, _ := ask(path); got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+	n := 0
+	for _, f := range fs.All() {
+		if f.Code == "W-RESTRAINED" {
+			n++
+		}
+	}
+	if n != 1 {
 		t.Error(fs.All())
 	}
 }
