@@ -74,9 +74,10 @@ func Run(o Options, out io.Writer) int {
 		code = Failed
 	}
 	r.OK = code == OK
+	// The worst comes first: real trees have dozens of warnings around one error.
 	all := fs.All()
 	slices.SortStableFunc(all, func(a, b xmlconf.Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 	r.Findings = make([]Finding, 0, len(all))
 	for _, f := range all {
