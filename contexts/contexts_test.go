@@ -323,6 +323,20 @@ func TestAccessLists(t *testing.T) {
 	}
 }
 
+// What the server's list refuses stays refused: a virtual host cannot make a
+// trusted proxy of it.
+func TestServerListIsAboutThePeerToo(t *testing.T) {
+	s := newSite(t)
+	s.Access, _ = access.Compile("ALL", "192.0.2.9")
+	s.v.Access, _ = access.Compile("192.0.2.9T", "")
+	for _, mode := range []access.Mode{access.TrustedOnly, access.Always, access.AlwaysLast} {
+		s.Identity = access.Identity{Mode: mode}
+		if status, _, _ := s.ask(t, "192.0.2.9", "GET /a.txt\nX-Forwarded-For: 198.51.100.1"); status != 403 {
+			t.Errorf("mode %d: %d", mode, status)
+		}
+	}
+}
+
 func TestSlashRedirectStaysOnOrigin(t *testing.T) {
 	s := newSite(t)
 	s.v.SetContexts([]*Context{{URI: "/evil.test/", Kind: Proxy, Handler: says("proxy")}, {URI: `/\evil.test/`, Kind: Proxy, Handler: says("proxy")}})

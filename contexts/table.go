@@ -58,7 +58,9 @@ func (t *Table) identify(x *exchange.Exchange, v *VHost) error {
 	if trusted {
 		x.Req.Scheme = access.Scheme(x.Req.Scheme, &x.Req.Fields)
 	}
-	if t.Access != nil && !t.Access.Allowed(x.Req.Client) {
+	// The server's list is about the peer too: LiteSpeed cuts it off before it
+	// reads a request, so nothing in one can lift that.
+	if !t.Access.Allowed(peer) || !t.Access.Allowed(x.Req.Client) {
 		return exchange.Fail(403, "access_denied", "client refused by the server's accessControl")
 	}
 	if v != nil && v.Access != nil && !v.Access.Allowed(x.Req.Client) {
