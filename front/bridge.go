@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"httpjet/exchange"
 	"httpjet/h1"
 )
@@ -103,7 +105,10 @@ func (w *bridgeWire) fill() {
 	if r.ProtoMajor == 2 {
 		q.Proto = "HTTP/2.0"
 	}
-	if r.TLS != nil {
+	if w.b.c != nil {
+		q.TLS = w.b.c.tls // net/http believes :scheme, which is the client's word
+	}
+	if q.TLS != nil {
 		q.Scheme = "https"
 	}
 	q.Target = r.RequestURI
@@ -116,7 +121,7 @@ func (w *bridgeWire) fill() {
 			continue
 		}
 		for _, value := range r.Header[name] {
-			q.Fields.Add(name, value)
+			q.Fields.Add(name, strings.Trim(value, " \t")) // HTTP/2 does not (RFC 9113 §8.2.1)
 		}
 	}
 	if len(r.Trailer) > 0 { // net/http takes the announcement out of the fields
@@ -138,7 +143,12 @@ func (w *bridgeWire) fill() {
 // check applies what the HTTP/1 parser checks too, and net/http does not.
 func (w *bridgeWire) check() error {
 	q := &w.x.Req
+	if se, ok := errors.AsType[*h1.SyntaxError](h1.CheckMethod(q.Method)); ok {
+		return refusal(se)
+	}
 	switch {
+	case !lengthHolds(w.r):
+		return refusal(&h1.SyntaxError{Status: 400, Msg: "body and Content-Length differ"})
 	case len(q.Target) > w.lim.maxTarget():
 		return refusal(&h1.SyntaxError{Status: 414, Msg: "target too long"})
 	case q.Fields.Len() > w.lim.maxFields():
@@ -151,6 +161,18 @@ func (w *bridgeWire) check() error {
 		return refusal(&h1.SyntaxError{Status: 400, Msg: "malformed target"})
 	}
 	return nil
+}
+
+// lengthHolds reports whether an HTTP/2 request declares one length at most, and
+// the one that its body has as far as that is known (RFC 9113 §8.1.1). The library
+// takes the first of several, and none for one that it cannot read.
+func lengthHolds(r *http.Request) bool {
+	declared := r.Header["Content-Length"]
+	if r.ProtoMajor != 2 || len(declared) == 0 {
+		return true
+	}
+	n, err := strconv.ParseUint(declared[0], 10, 63)
+	return len(declared) == 1 && err == nil && int64(n) == r.ContentLength
 }
 
 // Read reads the request body; net/http sends the 100 with the first call.
@@ -172,10 +194,20 @@ func (w *bridgeWire) Read(p []byte) (int, error) {
 		err = errStopped
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = &exchange.Error{Status: 408, Reason: "request_stalled", Err: err, Close: true}
+	case w.endedShort(err):
+		err = refusal(&h1.SyntaxError{Status: 400, Msg: err.Error()})
 	default:
 		err = clientFailed(err)
 	}
 	return n, err
+}
+
+// endedShort reports whether err, of a read of the body, is that an HTTP/2 stream
+// ended before its declared length. The library has no name for it; but the
+// client is there, which it is not after any other failure.
+func (w *bridgeWire) endedShort(err error) bool {
+	_, reset := errors.AsType[http2.StreamError](err)
+	return w.r.ProtoMajor == 2 && !reset && w.r.Context().Err() == nil
 }
 
 // Trailers returns the trailers of the request.

@@ -91,11 +91,11 @@ func parseRequestLine(head string, lim Limits, req *exchange.Request) (target, r
 	// Exactly one SP between the elements: Cut leaves a second one in the next
 	// element, where it is no valid byte.
 	method, line, ok := strings.Cut(line, " ")
-	if !ok || !ValidToken(method) {
-		return "", "", bad("malformed method")
+	if !ok {
+		return "", "", bad("malformed request line")
 	}
-	if len(method) > maxMethod {
-		return "", "", &SyntaxError{501, "method too long"}
+	if err := CheckMethod(method); err != nil {
+		return "", "", err
 	}
 	target, version, ok := strings.Cut(line, " ")
 	if !ok || target == "" || !all(target, classTarget) {
@@ -113,6 +113,18 @@ func parseRequestLine(head string, lim Limits, req *exchange.Request) (target, r
 	}
 	req.Method = method
 	return target, rest, nil
+}
+
+// CheckMethod returns a *SyntaxError if no handler can be asked about method,
+// whatever version of HTTP it came by.
+func CheckMethod(method string) error {
+	switch {
+	case !ValidToken(method):
+		return bad("malformed method")
+	case len(method) > maxMethod:
+		return &SyntaxError{501, "method too long"}
+	}
+	return nil
 }
 
 // parseVersion accepts HTTP/1.0 and HTTP/1.1 (RFC 9112 §2.3).
