@@ -249,11 +249,28 @@ func destination(location, uri string, x *exchange.Exchange) string {
 	if !ok || strings.Contains(rest, "..") {
 		rest = docroot.Encode(strings.TrimPrefix(x.Req.Path, uri))
 	}
-	location += rest
+	location = behind(location, rest)
 	if x.Req.Query != "" && !strings.Contains(location, "?") {
 		location += "?" + x.Req.Query
 	}
 	return location
+}
+
+// behind appends the rest of a path to a location, of which the client must not
+// extend the name of the host, nor make one: "/" and "/evil.test" are no path.
+func behind(location, rest string) string {
+	rest = strings.ReplaceAll(rest, `\`, "%5C") // browsers read it as a slash
+	authority, isURL := strings.CutPrefix(location, "//")
+	if !isURL {
+		_, authority, isURL = strings.Cut(location, "://")
+	}
+	switch {
+	case location == "/":
+		rest = strings.TrimLeft(rest, "/")
+	case isURL && !strings.ContainsAny(authority, "/?#") && rest != "" && rest[0] != '/':
+		rest = "/" + rest
+	}
+	return location + rest
 }
 
 // buildSockets resolves the WebSocket maps.

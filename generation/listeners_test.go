@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/xmlconf"
 )
@@ -60,4 +61,28 @@ func TestRedirectDestination(t *testing.T) {
 	f("/old//evil.test/", "/old/evil.test/", "https://new.test/base//evil.test/")
 	f("/x/../old/a b", "/old/a b", "https://new.test/base/a%20b")
 	f("/%6fld/a", "/old/a", "https://new.test/base/a")
+
+	f = func(target, location, want string) {
+		t.Helper()
+		uri, x := "/old/", &exchange.Exchange{}
+		if strings.HasPrefix(target, "/bare") {
+			uri = "/bare"
+		}
+		x.Req.Target = target
+		x.Req.Path, _, _ = docroot.CleanPath(target)
+		if got := destination(location, uri, x); got != want {
+			t.Errorf("%s at %s leads to %s, want %s", target, location, got, want)
+		}
+	}
+	f("/old/.evil.test/", "https://new.test", "https://new.test/.evil.test/")
+	f("/old/@evil.test/", "https://new.test:81", "https://new.test:81/@evil.test/")
+	f("/bare%2f@evil.test/", "https://new.test", "https://new.test/%2f@evil.test/")
+	f("/bare/x", "https://new.test", "https://new.test/x")
+	f("/bare", "https://new.test", "https://new.test")
+	f("/bare/x", "//new.test", "//new.test/x")
+	f("/old//evil.test/", "/", "/evil.test/")
+	f("/old///evil.test/", "/", "/evil.test/")
+	f(`/old/\evil.test/`, "/", "/%5Cevil.test/")
+	f("/old//x", "/new/", "/new//x")
+	f("/old/x", "https://new.test?from=", "https://new.test?from=x")
 }
