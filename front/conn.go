@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,8 @@ func (c *conn) handshake() bool {
 		c.srv.logger().Debug("TLS handshake", "listener", c.lis.Name(), "remote", c.remote, "err", err)
 		if re, ok := errors.AsType[tls.RecordHeaderError](err); ok && re.Conn != nil && looksLikeHTTP(re.RecordHeader[:]) {
 			c.sock.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n" +
-				"Content-Length: 34\r\n\r\nThis port speaks TLS: use https://\n"))
+				"Content-Length: " + strconv.Itoa(len(speaksTLS)) + "\r\n\r\n" + speaksTLS))
+			c.sock.linger() // only a few bytes of the request have been read
 		}
 		return false
 	}
@@ -101,6 +103,8 @@ func (c *conn) handshake() bool {
 
 // looksLikeHTTP reports whether the first five bytes of a TLS record are those
 // of a request line.
+const speaksTLS = "This port speaks TLS: use https://\n"
+
 func looksLikeHTTP(b []byte) bool {
 	switch string(b) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":

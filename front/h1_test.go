@@ -287,6 +287,31 @@ func TestHTTP1OverTLS(t *testing.T) {
 
 // TestH2CPriorKnowledge covers R-H2-1: the loop recognises the preface where the
 // site allows it, and refuses it where not.
+// A client that speaks plain HTTP to a TLS port is told so, whole, however much
+// of its request was not read.
+func TestPlainRequestToTLSPort(t *testing.T) {
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: echo}, true)
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat("x", 1000000))
+	r := bufio.NewReader(c)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != 400 || !strings.HasSuffix(string(body), "use https://\n") || err != nil {
+		t.Errorf("%d %q, %v", resp.StatusCode, body, err)
+	}
+	if rest, err := io.ReadAll(r); len(rest) > 0 || err != nil {
+		t.Errorf("%q behind the answer, %v", rest, err)
+	}
+}
+
 func TestH2CPriorKnowledge(t *testing.T) {
 	for _, enabled := range []bool{true, false} {
 		site := &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {

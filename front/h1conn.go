@@ -291,12 +291,8 @@ func (c *h1conn) linger() {
 		c.sock.SetWriteDeadline(time.Now().Add(lingerTime))
 		cw.CloseWrite()
 	}
-	if c.sock.closeWrite() != nil {
-		return
-	}
-	c.sock.SetReadDeadline(time.Now().Add(lingerTime))
 	c.r.Take()
-	io.CopyN(io.Discard, c.sock, lingerSize)
+	c.sock.linger()
 }
 
 // extendRead makes reads fail when nothing has come for d, or up to slack later:

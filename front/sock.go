@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,6 +135,16 @@ func (s *sock) closeWrite() error {
 		return cw.CloseWrite()
 	}
 	return net.ErrClosed
+}
+
+// linger ends the sending side and waits a little for the peer's end, reading what
+// it sends meanwhile.
+func (s *sock) linger() {
+	if s.closeWrite() != nil {
+		return
+	}
+	s.SetReadDeadline(time.Now().Add(lingerTime))
+	io.CopyN(io.Discard, s.Conn, lingerSize)
 }
 
 // reset makes the next close a reset.
