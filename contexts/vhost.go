@@ -206,7 +206,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 	if err != nil {
 		return err
 	}
-	x.Resource = res // Run closes the file, whatever happens from here on
+	x.Resource = res            // Run closes the file, whatever happens from here on
 	if res.Name != x.Req.Path { // an index file, or a script before its path info
 		if err := v.guard(x, res.Name); err != nil {
 			return err
