@@ -240,6 +240,9 @@ func TestDispatch(t *testing.T) {
 	f("GET /closed/x", 503, "")
 	f("GET /closed/inner/x", 503, "") // an outer restriction guards what lies inside
 	f("GET /nobrowse/x", 403, "")
+	f("GET /nobrowse;a=1/x", 403, "")
+	f("GET /closed%3b/x", 503, "")
+	f("GET /app/;/x", 200, "proxy ")
 	f("GET /noscript/app.php", 403, "")
 	f("GET /ws\nUpgrade: websocket", 200, "socket ")
 	f("GET /ws/long/x\nUpgrade: websocket", 200, "long ")

@@ -76,7 +76,7 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	if err != nil {
 		return err
 	}
-	if err := v.guard(x, x.Req.Path); err != nil {
+	if err := v.guardAll(x); err != nil {
 		return err
 	}
 	if err := limitBody(x, r.context, t.MaxBody); err != nil {
@@ -163,6 +163,26 @@ func slashRedirect(x *exchange.Exchange) error {
 		location += "?" + query
 	}
 	return exchange.Redirect(301, location)
+}
+
+// guardAll guards the path as it is and, where an application may read it
+// without them, as it is without the parameters of its segments: "/shut;a=1/x"
+// must not reach what "/shut/" guards.
+func (v *VHost) guardAll(x *exchange.Exchange) error {
+	if err := v.guard(x, x.Req.Path); err != nil || len(v.contexts.guards) == 0 || !strings.Contains(x.Req.Path, ";") {
+		return err
+	}
+	return v.guard(x, withoutParams(x.Req.Path))
+}
+
+// withoutParams drops what stands behind a semicolon in each segment (RFC 3986
+// §3.3).
+func withoutParams(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		segments[i], _, _ = strings.Cut(s, ";")
+	}
+	return strings.Join(segments, "/")
 }
 
 // guard applies every context that covers path, whichever of them won (dispatch
