@@ -234,12 +234,9 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ws [--at LISTENER] [--host NAME] PATH TEXT: opens a WebSocket, sends a text
-// message and prints the one that comes back. Negated: the handshake is refused;
-// the answer is printed.
-func cmdWS(ts *testscript.TestScript, neg bool, args []string) {
-	text := args[len(args)-1]
-	r := parseRequest(ts, args[:len(args)-1])
+// dialWS opens a WebSocket and prints the answer to its handshake.
+func dialWS(ts *testscript.TestScript, args []string) (*websocket.Conn, error) {
+	r := parseRequest(ts, args)
 	address, secure, err := running(ts).address(r.listener)
 	ts.Check(err)
 	host := cmp.Or(r.host, address)
@@ -254,16 +251,53 @@ func cmdWS(ts *testscript.TestScript, neg bool, args []string) {
 		answer, _ := format(resp)
 		io.WriteString(ts.Stdout(), answer)
 	}
+	return c, err
+}
+
+// say sends a text message and prints the one that comes back.
+func say(ts *testscript.TestScript, c *websocket.Conn, text string) error {
+	c.SetReadDeadline(time.Now().Add(patience))
+	if err := c.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+		return err
+	}
+	_, back, err := c.ReadMessage()
+	fmt.Fprintf(ts.Stdout(), "%s\n", back)
+	return err
+}
+
+// ws [--at LISTENER] [--host NAME] PATH TEXT: opens a WebSocket, sends a text
+// message and prints the one that comes back. Negated: the handshake is refused;
+// the answer is printed.
+func cmdWS(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 2, -1, "ws [--at LISTENER] [--host NAME] PATH TEXT")
+	c, err := dialWS(ts, args[:len(args)-1])
 	if err == nil {
 		defer c.Close()
-		c.SetReadDeadline(time.Now().Add(patience))
-		if err = c.WriteMessage(websocket.TextMessage, []byte(text)); err == nil {
-			var back []byte
-			_, back, err = c.ReadMessage()
-			fmt.Fprintf(ts.Stdout(), "%s\n", back)
-		}
+		err = say(ts, c, args[len(args)-1])
 	}
 	outcome(ts, neg, err)
+}
+
+// open NAME [--at LISTENER] [--host NAME] PATH: opens a WebSocket that stays.
+func cmdOpen(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 2, -1, "open NAME [--at LISTENER] [--host NAME] PATH")
+	c, err := dialWS(ts, args[1:])
+	if err == nil {
+		of(ts).sockets[args[0]] = c
+		of(ts).closers = append(of(ts).closers, c)
+	}
+	outcome(ts, neg, err)
+}
+
+// say NAME TEXT: sends a text message over an open WebSocket and prints the one
+// that comes back.
+func cmdSay(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 2, 2, "say NAME TEXT")
+	c := of(ts).sockets[args[0]]
+	if c == nil {
+		ts.Fatalf("there is no WebSocket %s", args[0])
+	}
+	outcome(ts, neg, say(ts, c, args[1]))
 }
 
 // redirectedDialer dials one address whatever name is asked for.

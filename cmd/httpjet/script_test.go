@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -39,7 +40,7 @@ func TestScripts(t *testing.T) {
 			// script_backend_test.go
 			"backend": cmdBackend, "kill-backend": cmdKill, "await": cmdAwait, "release": cmdRelease, "requests": cmdRequests,
 			// script_client_test.go
-			"get": cmdGet, "start": cmdStart, "finish": cmdFinish, "raw": cmdRaw, "idle": cmdIdle, "gone": cmdGone, "ws": cmdWS,
+			"get": cmdGet, "start": cmdStart, "finish": cmdFinish, "raw": cmdRaw, "idle": cmdIdle, "gone": cmdGone, "ws": cmdWS, "open": cmdOpen, "say": cmdSay,
 			// script_files_test.go
 			"subst": cmdSubst, "port": cmdPort, "occupy": cmdOccupy, "keypair": cmdKeypair, "holds": cmdHolds, "exits": cmdExits,
 		},
@@ -62,6 +63,7 @@ type session struct {
 	backends map[string]*backend
 	requests map[string]*started
 	idle     map[string]net.Conn
+	sockets  map[string]*websocket.Conn
 	closers  []io.Closer
 }
 
@@ -77,7 +79,7 @@ func setup(env *testscript.Env) error {
 	s := &session{
 		work: env.WorkDir, loopback: fmt.Sprintf("127.%d.%d.%d", 1+pid%200, 1+pid/200%200, n%250+1),
 		vars: map[string]string{}, roots: x509.NewCertPool(), backends: map[string]*backend{},
-		requests: map[string]*started{}, idle: map[string]net.Conn{},
+		requests: map[string]*started{}, idle: map[string]net.Conn{}, sockets: map[string]*websocket.Conn{},
 	}
 	env.Values[sessionKey{}] = s
 	env.Defer(func() { s.end(env.T()) })
