@@ -165,24 +165,30 @@ func slashRedirect(x *exchange.Exchange) error {
 	return exchange.Redirect(301, location)
 }
 
-// guardAll guards the path as it is and, where an application may read it
-// without them, as it is without the parameters of its segments: "/shut;a=1/x"
-// must not reach what "/shut/" guards.
+// guardAll guards the path as it is and as an application may read it that takes
+// a backslash for a slash or drops the parameters of segments: neither
+// "/shut;a=1/x" nor "/;a/shut/x" must reach what "/shut/" guards.
 func (v *VHost) guardAll(x *exchange.Exchange) error {
-	if err := v.guard(x, x.Req.Path); err != nil || len(v.contexts.guards) == 0 || !strings.Contains(x.Req.Path, ";") {
+	err := v.guard(x, x.Req.Path)
+	if err != nil || len(v.contexts.guards) == 0 || !strings.ContainsAny(x.Req.Path, `;\`) {
 		return err
 	}
-	return v.guard(x, withoutParams(x.Req.Path))
+	return v.guard(x, loosePath(x.Req.Path))
 }
 
-// withoutParams drops what stands behind a semicolon in each segment (RFC 3986
-// §3.3).
-func withoutParams(path string) string {
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		segments[i], _, _ = strings.Cut(s, ";")
+// loosePath is path in the loosest reading. Dot segments need no care: a path
+// in which they appear only then goes to no upstream (R-RW-7).
+func loosePath(path string) string {
+	var b strings.Builder
+	for segment := range strings.SplitSeq(strings.ReplaceAll(path, `\`, "/"), "/") {
+		if segment, _, _ = strings.Cut(segment, ";"); segment != "" {
+			b.WriteString("/" + segment)
+		}
 	}
-	return strings.Join(segments, "/")
+	if strings.HasSuffix(path, "/") || b.Len() == 0 {
+		b.WriteByte('/')
+	}
+	return b.String()
 }
 
 // guard applies every context that covers path, whichever of them won (dispatch
