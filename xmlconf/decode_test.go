@@ -302,6 +302,10 @@ func TestLostRestrictions(t *testing.T) {
 	f("<contextList><context><realm>r</realm></context></contextList>", "h:realm")
 	f("<contextList><context><uri>a/</uri><realm>r</realm></context></contextList>", "h:realm")
 	f("<contextList><context><uri>a/</uri><enabled>0</enabled><realm>r</realm></context></contextList>", "")
+	for _, uri := range []string{"/a//", "//a/", "/./a/", "/a/b/..", "/%61/", "/a?x", "/a#x", `/a\`} {
+		f("<context><uri>"+uri+"</uri><realm>r</realm></context>", "h:realm")
+	}
+	f("<context><uri>/a b/</uri><realm>r</realm></context><context><uri>EXP: ^/a/</uri><realm>r</realm></context>", "")
 	f("<security/><security>"+deny+"</security>", "h:deny")
 	f("<realm>r</realm><authorizer>x</authorizer><allowBrowse>0</allowBrowse>", "h:authorizer h:allowBrowse h:realm")
 	f("<vhssl><clientVerify>require</clientVerify></vhssl>", "h:clientVerify")

@@ -143,17 +143,36 @@ func lose(v *VHost, list []Restriction) {
 	}
 }
 
+// unmatchable says why no path can lie in the context; "" if one can. Proxy
+// contexts are judged by settle.
+func (c *Context) unmatchable() (why, hint string) {
+	switch {
+	case strings.HasPrefix(c.URI, "exp:"):
+	case !strings.HasPrefix(c.URI, "/"):
+		return "this is no uri", "start it with / or exp:"
+	case !strings.EqualFold(c.Type, "proxy") && !plainPath(strings.ReplaceAll(c.URI, " ", "_")):
+		return "uri holds a query, fragment, escape, backslash, // or dot segment", "write the decoded path"
+	}
+	return "", ""
+}
+
 // contexts drops what can match no path and makes locations absolute. Repeated
 // uris stay: methods may tell them apart, and generation decides.
 func (l *loader) contexts(v *VHost, vars Expander) []*Context {
 	var out []*Context
 	for _, c := range v.Contexts {
-		if !strings.HasPrefix(c.URI, "/") && !strings.HasPrefix(c.URI, "exp:") {
-			l.fs.Warn("W-SKIPPED", c.At("uri"), "start it with / or exp:", "context %q: skipped, this is no uri", cut(c.URI))
+		if len(c.URI) > 4 && strings.EqualFold(c.URI[:4], "exp:") {
+			c.URI = "exp:" + strings.TrimSpace(c.URI[4:])
+		}
+		if why, hint := c.unmatchable(); why != "" {
+			l.fs.Warn("W-SKIPPED", c.At("uri"), hint, "context %q: skipped, %s", cut(c.URI), why)
 			if c.Enabled {
 				lose(v, c.Restrictions())
 			}
 			continue
+		}
+		if strings.HasPrefix(c.URI, "/") && strings.Contains(c.URI, "*") {
+			l.fs.Warn("W-URI", c.At("uri"), "write the part before *, which covers all below it, or exp:", "context %q: * stands for itself", cut(c.URI))
 		}
 		c.settle(l.fs)
 		// A redirect's destination is never expanded: $1 belongs to it.
