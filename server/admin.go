@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"httpjet/metrics"
@@ -21,10 +22,10 @@ func (s *Server) startAdmin() error {
 	}
 	admin, err := status.New(status.Config{Addr: s.opt.MetricsAddr, Metrics: s.kept.Metrics.Handler(), Log: s.log})
 	if err != nil {
-		return err
+		return fmt.Errorf("--metrics-addr: %w", err)
 	}
 	if err := admin.Listen(); err != nil {
-		return err
+		return fmt.Errorf("--metrics-addr: %w", err)
 	}
 	admin.Start()
 	s.admin = admin

@@ -284,11 +284,22 @@ func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, err
 				b.Close()
 			}
 			return nil, errors.New(xmlconf.Finding{Code: "E-BIND", Severity: xmlconf.Error, Pos: l.At.Pos,
-				Message: fmt.Sprintf("listener %q: %v", l.Name, err)}.String())
+				Message: fmt.Sprintf("listener %q: %v", l.Name, err), Hint: bindHint(err)}.String())
 		}
 		bound[l.Key()] = nl
 	}
 	return bound, nil
+}
+
+// bindHint is what helps against the usual faults of a bind.
+func bindHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return "a port below 1024 needs root or CAP_NET_BIND_SERVICE"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "ss -ltnp shows who has it"
+	}
+	return ""
 }
 
 // listen binds l. Where a listener that g has no more is at the address, as when

@@ -1,6 +1,7 @@
 package xmlconf
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -231,7 +232,11 @@ func (l *loader) members(t *TemplateDecl) []*Host {
 // it is a warning only.
 func (l *loader) broken(t *TemplateDecl, file string, err error) []*Host {
 	if len(t.Members) == 0 {
-		l.fs.Warn("W-SKIPPED", t.At("templateFile"), "", "vhTemplate %q: skipped, file %s cannot be used", t.Name, l.short(file))
+		why := err.Error()
+		if pe, ok := errors.AsType[*ParseError](err); ok {
+			why = pe.Msg
+		}
+		l.fs.Warn("W-SKIPPED", t.At("templateFile"), "", "vhTemplate %q has no members and is skipped, file %s cannot be used: %s", t.Name, l.short(file), why)
 		return nil
 	}
 	l.report(err, false)

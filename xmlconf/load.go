@@ -73,6 +73,9 @@ func LoadServer(root string, fs *Findings) *Config {
 		err = wantRoot(n, "httpServerConfig")
 	}
 	if err != nil {
+		if pe, ok := errors.AsType[*ParseError](err); ok && pe.Code == "E-READ" {
+			pe.Hint = "the server root is " + abs + "; --root DIR names another"
+		}
 		l.report(err, true)
 		return nil
 	}

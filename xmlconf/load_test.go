@@ -37,7 +37,7 @@ conf/templates/hosting.xml:11:5: warn W-UNKNOWN: unknown element <unheardOf> is 
 conf/httpd_config.xml:34:7: warn W-SKIPPED: vhTemplate "hosting": member "shop" is skipped, a host of that name exists
 conf/templates/missing.xml:1:1: error E-READ: no such file or directory
 conf/httpd_config.xml:36:92: error E-UNLOADED: virtualHost "carol" is not loaded: template conf/templates/missing.xml cannot be used (requests for it answer 503)
-conf/httpd_config.xml:37:37: warn W-SKIPPED: vhTemplate "example": skipped, file conf/templates/example.xml cannot be used
+conf/httpd_config.xml:37:37: warn W-SKIPPED: vhTemplate "example" has no members and is skipped, file conf/templates/example.xml cannot be used: no such file or directory
 conf/mime.properties:5:1: warn W-MIME: "no line at all" is no line of a MIME table (write suffix,suffix = type/subtype)`)
 	if fs.Failed() {
 		t.Error("broken vhost files made the load fail (R-CFG-5)")
