@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/fcgi"
 	"runtime"
@@ -142,6 +143,7 @@ func showFastCGI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	vars := fcgi.ProcessEnv(r)
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	for _, v := range [][2]string{
 		// net/http/fcgi turns these into the request and hides the originals,
@@ -149,7 +151,7 @@ func showFastCGI(w http.ResponseWriter, r *http.Request) {
 		{"REQUEST_METHOD", r.Method},
 		{"REQUEST_URI", r.URL.RequestURI()},
 		{"CONTENT_LENGTH", strconv.FormatInt(max(r.ContentLength, 0), 10)},
-		{"REMOTE_ADDR", r.RemoteAddr},
+		{"REMOTE_ADDR", client},
 		{"DOCUMENT_ROOT", vars["DOCUMENT_ROOT"]},
 		{"SCRIPT_FILENAME", vars["SCRIPT_FILENAME"]},
 		{"PATH_TRANSLATED", vars["PATH_TRANSLATED"]},
