@@ -49,16 +49,17 @@ func run() int {
 
 func root() *cobra.Command {
 	var dir string
-	var strict bool
 	cmd := &cobra.Command{
-		Use:           "httpjet",
-		Short:         "Serve a LiteSpeed-style XML tree: files, proxies, WebSockets, FastCGI",
+		Use:   "httpjet",
+		Short: "Serve a LiteSpeed-style XML tree: files, proxies, WebSockets, FastCGI",
+		Long: "Serve a LiteSpeed-style XML tree: files, proxies, WebSockets, FastCGI.\n" +
+			"Without a command: check.",
 		Version:       server.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { // no command is check
-			return runCheck(check.Options{Root: dir, Strict: strict})
+			return runCheck(check.Options{Root: dir})
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml")
@@ -80,7 +81,9 @@ func checkCmd(dir *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say what a configuration means, line by line, without serving it",
-		Long: "Loads and builds the tree exactly as serve does and starts nothing.\n" +
+		Long: "Loads and builds the tree exactly as serve does and starts nothing. With --file one\n" +
+			"file is read by itself; what needs the rest of the tree, such as names of listeners\n" +
+			"and applications, is not looked at.\n\n" +
 			"Exit code 0: it loads; 1: it does not, or --strict found an ERROR; 2: bad command line.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,7 +100,7 @@ func checkCmd(dir *string) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit 1 if there is a finding of level ERROR")
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
-	cmd.Flags().StringVar(&o.File, "file", "", "check one server, vhost or template file instead of a tree")
+	cmd.Flags().StringVar(&o.File, "file", "", "check one server, virtual host or template file by itself, instead of a tree")
 	return cmd
 }
 
