@@ -27,7 +27,6 @@ type process struct {
 	mu    sync.Mutex
 	lines []string
 	more  chan struct{} // closed and replaced with every line
-	read  int           // lines before the last reload
 }
 
 // serve starts "httpjet serve" in the script's directory and returns when it is

@@ -9,7 +9,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,7 +55,6 @@ type session struct {
 	work     string
 	loopback string // an address of 127.0.0.0/8 of its own, so that ports are free
 
-	mu       sync.Mutex
 	vars     map[string]string // for subst
 	roots    *x509.CertPool
 	server   *process
