@@ -24,12 +24,12 @@ func TestAllowed(t *testing.T) {
 		if len(problems) != 0 {
 			t.Errorf("Compile(%q, %q): %v", allow, deny, problems)
 		}
-		for _, a := range strings.Fields(in) {
+		for a := range strings.FieldsSeq(in) {
 			if !l.Allowed(addr(a)) {
 				t.Errorf("allow %q deny %q: %s is shut out", allow, deny, a)
 			}
 		}
-		for _, a := range strings.Fields(out) {
+		for a := range strings.FieldsSeq(out) {
 			if l.Allowed(addr(a)) {
 				t.Errorf("allow %q deny %q: %s is let in", allow, deny, a)
 			}
@@ -109,12 +109,12 @@ func TestTrusted(t *testing.T) {
 	f := func(allow, deny, yes, no string) {
 		t.Helper()
 		l, _ := Compile(allow, deny)
-		for _, a := range strings.Fields(yes) {
+		for a := range strings.FieldsSeq(yes) {
 			if !l.Trusted(addr(a)) {
 				t.Errorf("allow %q deny %q: %s is not trusted", allow, deny, a)
 			}
 		}
-		for _, a := range strings.Fields(no) {
+		for a := range strings.FieldsSeq(no) {
 			if l.Trusted(addr(a)) {
 				t.Errorf("allow %q deny %q: %s is trusted", allow, deny, a)
 			}

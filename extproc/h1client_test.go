@@ -195,12 +195,12 @@ func TestFault6FieldsAreKept(t *testing.T) {
 	if got := u.heads()[0]; got != want {
 		t.Errorf("upstream got\n%q, want\n%q", got, want)
 	}
-	got := ""
+	var got strings.Builder
 	for n, v := range r.Fields.All() {
-		got += n + "=" + v + ";"
+		got.WriteString(n + "=" + v + ";")
 	}
-	if r.Status != 418 || got != "x-LOWER=1;Set-Cookie=a=1;X-Empty=;Set-Cookie=b=2;" {
-		t.Errorf("%d %s", r.Status, got)
+	if r.Status != 418 || got.String() != "x-LOWER=1;Set-Cookie=a=1;X-Empty=;Set-Cookie=b=2;" {
+		t.Errorf("%d %s", r.Status, got.String())
 	}
 }
 

@@ -82,12 +82,12 @@ func TestContentLengthVariable(t *testing.T) {
 		if given != "" {
 			list.Add("CONTENT_LENGTH", given)
 		}
-		got := ""
+		var got strings.Builder
 		for name, value := range newParams(list, length, declared).pairs {
-			got += name + "=" + value
+			got.WriteString(name + "=" + value)
 		}
-		if got != want {
-			t.Errorf("%d %v %q: %q, want %q", length, declared, given, got, want)
+		if got.String() != want {
+			t.Errorf("%d %v %q: %q, want %q", length, declared, given, got.String(), want)
 		}
 	}
 	f(0, false, "", "")

@@ -197,12 +197,12 @@ func TestStripPolicy(t *testing.T) { // R-HDR-7
 		f.Add(n, "1")
 	}
 	StripPolicy(f)
-	got := ""
+	var got strings.Builder
 	for n := range f.All() {
-		got += n + ";"
+		got.WriteString(n + ";")
 	}
-	if got != "X-LiteSpee;LSC;A;" {
-		t.Errorf("left %s", got)
+	if got.String() != "X-LiteSpee;LSC;A;" {
+		t.Errorf("left %s", got.String())
 	}
 }
 

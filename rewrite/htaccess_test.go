@@ -135,12 +135,12 @@ func TestFiles(t *testing.T) {
 	f := func(open, shut, text string) {
 		t.Helper()
 		text = strings.ReplaceAll(text, " / ", "\n")
-		for _, name := range strings.Fields(open) {
+		for name := range strings.FieldsSeq(open) {
 			if got := ask(text, request(name)); got != 0 {
 				t.Errorf("%s: status %d:\n%s", name, got, text)
 			}
 		}
-		for _, name := range strings.Fields(shut) {
+		for name := range strings.FieldsSeq(shut) {
 			if got := ask(text, request(name)); got != 403 {
 				t.Errorf("%s: status %d:\n%s", name, got, text)
 			}

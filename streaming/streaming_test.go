@@ -104,7 +104,7 @@ func TestEventsAreLive(t *testing.T) {
 		w := &wire{flushed: make(chan string)}
 		done := make(chan error)
 		go func() { done <- run(w, "GET", r) }()
-		want := ""
+		var want strings.Builder
 		if counted {
 			if got := <-w.flushed; got != "" {
 				t.Fatalf("visible before the first event: %q", got)
@@ -112,9 +112,9 @@ func TestEventsAreLive(t *testing.T) {
 		}
 		for _, event := range []string{"data: 1\n\n", "data: 2\n\n", "data: 3\n\n"} {
 			s.pieces <- event
-			want += event
-			if got := <-w.flushed; got != want {
-				t.Fatalf("visible %q, want %q", got, want)
+			want.WriteString(event)
+			if got := <-w.flushed; got != want.String() {
+				t.Fatalf("visible %q, want %q", got, want.String())
 			}
 		}
 		close(s.pieces)
@@ -200,12 +200,12 @@ func TestHeadIsRelayed(t *testing.T) { // fault 6, fault 12
 	if err := run(w, "GET", r); err != nil {
 		t.Fatal(err)
 	}
-	got := ""
+	var got strings.Builder
 	for n, v := range w.head.Fields.All() {
-		got += n + "=" + v + ";"
+		got.WriteString(n + "=" + v + ";")
 	}
-	if w.head.Status != 299 || w.head.Length != 3 || got != "x-Low=1;Set-Cookie=a;Set-Cookie=b;X-Empty=;" || w.seen.String() != "abc" {
-		t.Errorf("%d, length %d, %s, body %q", w.head.Status, w.head.Length, got, w.seen.String())
+	if w.head.Status != 299 || w.head.Length != 3 || got.String() != "x-Low=1;Set-Cookie=a;Set-Cookie=b;X-Empty=;" || w.seen.String() != "abc" {
+		t.Errorf("%d, length %d, %s, body %q", w.head.Status, w.head.Length, got.String(), w.seen.String())
 	}
 }
 
