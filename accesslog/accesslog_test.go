@@ -393,6 +393,8 @@ func TestErrorLog(t *testing.T) {
 	level.Set(slog.LevelDebug)
 	log.Debug("shown")
 	f("DEBUG shown")
+	log.Error(`context "/a/": \`+"\nERROR forged \"")
+	f(`ERROR context "/a/": \\\x0aERROR forged "`)
 	log.Log(context.Background(), LevelNotice, "n")
 	f("NOTICE n")
 	log.Error("dial", "err", errors.New(`no "x"`+"\r\nERROR forged"), "empty", "", "path", `a\b`)

@@ -65,7 +65,12 @@ func (h *errorLog) Handle(_ context.Context, r slog.Record) error {
 	}
 	buf = append(buf, levelName(r.Level)...)
 	buf = append(buf, ' ')
-	buf = escape(buf, cut(r.Message))
+	for part := range strings.SplitAfterSeq(cut(r.Message), `"`) { // not in quotes, so that its own stay legible
+		text, quoted := strings.CutSuffix(part, `"`)
+		if buf = escape(buf, text); quoted {
+			buf = append(buf, '"')
+		}
+	}
 	buf = append(buf, h.prefix...)
 	r.Attrs(func(a slog.Attr) bool {
 		buf = appendAttr(buf, h.group, a)
