@@ -44,16 +44,36 @@ func (b *builder) hasIPv6(port uint16) bool {
 func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 	names := &tlsconf.Names{}
 	usable := false
-	if l.CertFile == "" || l.KeyFile == "" {
+	if !b.hasPair(&l.TLS, &l.Block) {
 		b.fs.Info("I-NOCERT", l.Where, "", "listener %q has no certificate of its own", l.Name)
 	} else if conf := b.loadCert(&l.TLS, l.SSLProtocol, l.EnableSpdy, &l.Block); conf != nil {
 		names.Default, usable = conf, true
 	}
-	for _, h := range b.cfg.VHosts {
-		conf := b.hostCert(h, l)
+	// In the order in which mapHosts adds them, so that the certificate is that of
+	// the host which answers.
+	certs, hosts := map[*xmlconf.Host]*tls.Config{}, map[string]*xmlconf.Host{}
+	add := func(h *xmlconf.Host, domains []string) {
+		conf, known := certs[h]
+		if !known {
+			conf = b.hostCert(h, l)
+			certs[h] = conf
+		}
 		usable = usable || conf != nil
-		for _, d := range domainsOn(l, h) {
+		for _, d := range domains {
 			names.Add(d, conf)
+		}
+	}
+	for _, h := range b.cfg.VHosts {
+		hosts[h.Name] = h
+	}
+	for _, m := range l.Maps {
+		if h := hosts[m.VHost]; h != nil {
+			add(h, m.Domains)
+		}
+	}
+	for _, h := range b.cfg.VHosts {
+		if slices.Contains(h.Listeners, l.Name) {
+			add(h, h.Domains)
 		}
 	}
 	if !usable {
@@ -67,7 +87,7 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 // hostCert loads the vhssl certificate of a host, nil if it has none or it
 // cannot be used: the listener's then serves.
 func (b *builder) hostCert(h *xmlconf.Host, l *xmlconf.Listener) *tls.Config {
-	if h.Conf == nil || h.Conf.VHSSL == nil || h.Conf.VHSSL.CertFile == "" || h.Conf.VHSSL.KeyFile == "" || len(domainsOn(l, h)) == 0 {
+	if h.Conf == nil || h.Conf.VHSSL == nil || !b.hasPair(&h.Conf.VHSSL.TLS, &h.Conf.VHSSL.Block) {
 		return nil
 	}
 	ssl := h.Conf.VHSSL
@@ -76,6 +96,14 @@ func (b *builder) hostCert(h *xmlconf.Host, l *xmlconf.Listener) *tls.Config {
 		spdy = ssl.EnableSpdy
 	}
 	return b.loadCert(&ssl.TLS, l.SSLProtocol, spdy, &ssl.Block)
+}
+
+// hasPair reports whether a certificate is named; half of one is told.
+func (b *builder) hasPair(t *xmlconf.TLS, at *xmlconf.Block) bool {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		b.fs.Error("E-CERT", at.Where, "write both, or neither", "certFile and keyFile belong together: one of them is missing")
+	}
+	return t.CertFile != "" && t.KeyFile != ""
 }
 
 func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Block) *tls.Config {
@@ -97,19 +125,3 @@ func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Bloc
 
 // expirySoon is the rest of a certificate's life that is warned of (R-CHECK-5).
 const expirySoon = 14 * 24 * time.Hour
-
-// domainsOn returns the domains by which l maps h.
-func domainsOn(l *xmlconf.Listener, h *xmlconf.Host) []string {
-	var out []string
-	for _, m := range l.Maps {
-		if m.VHost == h.Name {
-			out = append(out, m.Domains...)
-		}
-	}
-	for _, name := range h.Listeners {
-		if name == l.Name {
-			out = append(out, h.Domains...)
-		}
-	}
-	return out
-}

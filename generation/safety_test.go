@@ -2,6 +2,7 @@ package generation
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"httpjet/budget"
 	"httpjet/exchange"
@@ -286,6 +288,42 @@ func TestRestrained(t *testing.T) {
 		}
 	}
 	if n != 1 {
+		t.Error(fs.All())
+	}
+}
+
+// The certificate is that of the host which answers, where patterns of two hosts
+// meet: the order of the maps decides, not that of the hosts.
+func TestCertificateOfTheAnsweringHost(t *testing.T) {
+	r := newLeaseTree(t)
+	host := func(name string) string {
+		r.writePair(name, 90*24*time.Hour)
+		r.write("conf/"+name+".xml", "<virtualHostConfig><docRoot>html</docRoot><vhssl><certFile>"+name+".crt</certFile><keyFile>"+name+".key</keyFile></vhssl></virtualHostConfig>")
+		return "<virtualHost><name>" + name + "</name><vhRoot>.</vhRoot><configFile>conf/" + name + ".xml</configFile></virtualHost>"
+	}
+	r.write("conf/httpd_config.xml", "<httpServerConfig>"+host("a.test")+host("b.test")+`<listener><name>S</name><address>127.0.0.1:443</address><secure>1</secure>
+		<vhostMap><vhost>b.test</vhost><domain>*.wild.test</domain></vhostMap><vhostMap><vhost>a.test</vhost><domain>x*.wild.test</domain></vhostMap></listener></httpServerConfig>`)
+	g, fs := r.build()
+	defer g.Retire()
+	conf, err := g.TLS(g.Listeners[0].Key(), &tls.ClientHelloInfo{ServerName: "x1.wild.test"})
+	if err != nil {
+		t.Fatal(err, fs.All())
+	}
+	if got, want := conf.Certificates[0].Leaf.DNSNames[0], g.table.Listeners[g.Listeners[0].Key()].Find("x1.wild.test").Name; got != want {
+		t.Errorf("certificate of %s for host %s", got, want)
+	}
+}
+
+// Half of a certificate is no certificate, and no silence either.
+func TestHalfACertificate(t *testing.T) {
+	_, fs := safetyParts{vhost: "<vhssl><keyFile>x.key</keyFile></vhssl>", listener: "<secure>1</secure><certFile>x.crt</certFile>"}.build(t)
+	n := 0
+	for _, f := range fs.All() {
+		if strings.Contains(f.Message, "belong together") {
+			n++
+		}
+	}
+	if n != 2 {
 		t.Error(fs.All())
 	}
 }
