@@ -201,6 +201,9 @@ func (cv *conversation) readBody(p []byte) (int, error) {
 // buffered tells how much Read gives without waiting. The end of the reply
 // counts as one byte.
 func (cv *conversation) buffered() int {
+	if cv.noBody {
+		return 0 // the next Read waits for the end of the reply
+	}
 	if len(cv.rest) > 0 {
 		return len(cv.rest)
 	}

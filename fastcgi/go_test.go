@@ -158,6 +158,32 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
+// The body that a HEAD has no use for may go on for long: the head is not to wait
+// for it.
+func TestHeadDoesNotWaitForTheBody(t *testing.T) {
+	for _, body := range []string{`body`, "body\"\nstdout \"more"} {
+		told := make(chan struct{})
+		c := newClient(t, rawApp(t, func(_ int, p *peer) {
+			p.hear()
+			p.say(t, `stdout "Content-Type: text/plain\r\n\r\n`+body+`"`)
+			<-told
+			p.say(t, "stdout \"\"\nend 0")
+		}), Options{})
+		r, err := c.Do(context.Background(), request("HEAD", 0, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Buffered(); n != 0 {
+			t.Errorf("Buffered is %d: who relays the head thinks that the next read does not wait", n)
+		}
+		close(told)
+		if _, err := r.Body.Read(make([]byte, 10)); err != io.EOF {
+			t.Errorf("%v, want EOF", err)
+		}
+		r.Close()
+	}
+}
+
 // Nine tenths of the calls end well, some are cut by their callers; nothing
 // leaks and no reply is another's (R-FCGI-9).
 func TestManyCallsAtOnce(t *testing.T) {
