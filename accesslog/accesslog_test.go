@@ -393,7 +393,7 @@ func TestErrorLog(t *testing.T) {
 	level.Set(slog.LevelDebug)
 	log.Debug("shown")
 	f("DEBUG shown")
-	log.Error(`context "/a/": \`+"\nERROR forged \"")
+	log.Error(`context "/a/": \` + "\nERROR forged \"")
 	f(`ERROR context "/a/": \\\x0aERROR forged "`)
 	log.Log(context.Background(), LevelNotice, "n")
 	f("NOTICE n")
