@@ -1,188 +1,191 @@
 // Command bench compares httpjet with nginx, HAProxy and Caddy on this machine:
-// the same work, equivalent configurations, interleaved rounds. It is a
-// measurement, not a test: it fails only when something did not answer
-// properly. It installs what is missing by apt-get and go install.
+// the same work, equivalent configurations (in conf), interleaved rounds. It is a
+// measurement, not a test: it fails only when something did not answer properly.
+// It installs what is missing by apt-get and go install.
 //
-//	go run ./bench [-rounds N] [-seconds N] [-json FILE] [-bin FILE] [proxy|static]
+//	go run ./bench [flags] [scenario]
 //
-// What it prints is what it measured: every sample, the median of all rounds with
-// the lowest and the highest one beside it, and all of it as JSON with -json.
-// Load generator, server and upstream share the machine's cores, so requests per
-// second depend on all three; CPU per request is the server's own.
+// What is compared is CPU time per unit of work, user and system, of a server's
+// processes, or memory per connection, with the ratio of each round. The server
+// has one core to itself and everything else has the others; then it is done
+// once more with nothing pinned. A sample during which other programs used more
+// CPU than -foreign is repeated, and of several samples the one with the least
+// foreign CPU counts. docs/performance.md describes the method.
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"os/signal"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// caddyVersion is the pinned version of Caddy, which is built from source.
-const caddyVersion = "v2.11.9"
-
-func main() {
-	b := &bench{}
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds; each runs every server once")
-	flag.IntVar(&b.seconds, "seconds", 3, "seconds of load per sample")
-	flag.IntVar(&b.connections, "connections", 64, "client connections")
-	file := flag.String("json", "", "write every sample to `file`")
-	flag.StringVar(&b.bin, "bin", "", "measure `file` instead of building httpjet")
-	flag.Parse()
-	if err := b.run(flag.Arg(0)); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	if *file == "" {
-		return
-	}
-	text, err := json.MarshalIndent(b.samples, "", "\t")
-	if err == nil {
-		err = os.WriteFile(*file, append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+// helper as the first argument makes this program an upstream or a client of a
+// measurement.
+const helper = "helper:"
 
 // A bench is one invocation.
 type bench struct {
 	rounds, seconds, connections int
-	bin                          string // httpjet
-	dir                          string // temporary directory
-	upstream                     string // address of what stands behind the proxies
+	gib, idle, relays            int
+	settle, patience             time.Duration
+	threshold                    float64
+	repeats                      int
 
-	samples []sample
+	self, bin, caddy string // programs
+	commit           string // of httpjet
+	dir              string // temporary
+	cert, key        string // PEM
+	descriptors      int
+	began            time.Time
+
+	app, fastcgi string     // addresses of the upstream
+	up           []*running // servers that run
+	samples      []sample
 }
 
-// A scenario is one kind of work and the servers that can do it.
-type scenario struct {
-	name, path, says string
-	servers          []server
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == helper {
+		exit(help(os.Args[2:]))
+	}
+	b := &bench{began: time.Now()}
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds; each runs every server once")
+	flag.IntVar(&b.seconds, "seconds", 3, "seconds of load per sample")
+	flag.IntVar(&b.connections, "connections", 64, "client connections of HTTP/1.1 and WebSockets")
+	flag.IntVar(&b.gib, "gib", 3, "GiB per sample of stream")
+	flag.IntVar(&b.idle, "idle", 10_000, "connections of idle")
+	flag.IntVar(&b.relays, "relays", 2000, "connections of relays")
+	flag.DurationVar(&b.settle, "settle", 8*time.Second, "rest before memory is read")
+	flag.Float64Var(&b.threshold, "foreign", 0.10, "CPUs that other programs may use during a sample")
+	flag.IntVar(&b.repeats, "repeats", 4, "repeats of a disturbed sample at most")
+	flag.DurationVar(&b.patience, "patience", 10*time.Second, "wait for a quiet machine before each sample at most")
+	flag.StringVar(&b.bin, "bin", "", "measure `file` instead of building httpjet")
+	on := flag.String("cores", "both", "one: the server pinned to one core; all: nothing pinned; both")
+	save := flag.Bool("save", false, "keep every sample under bench/results")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "usage: go run ./bench [flags] [scenario]\nscenarios: %s\n", strings.Join(names(), " "))
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	exit(b.run(ctx, flag.Args(), *on, *save))
 }
 
-func (b *bench) run(only string) error {
-	dir, err := os.MkdirTemp("", "httpjet-bench-")
+func exit(err error) {
 	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// names is what may be asked for: groups, and scenarios of groups.
+func names() []string {
+	var all []string
+	for _, s := range scenarios {
+		for _, name := range []string{s.group, s.name} {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+func (b *bench) run(ctx context.Context, only []string, on string, save bool) error {
+	for _, name := range only {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names(), ", "))
+		}
+	}
+	if on != "one" && on != "all" && on != "both" {
+		return fmt.Errorf("-cores %q: use one, all or both", on)
+	}
+	if b.rounds < 1 || b.seconds < 1 || b.connections < 1 || b.gib < 1 || b.idle < 1 || b.relays < 1 || b.repeats < 0 {
+		return errors.New("counts and times must be positive")
+	}
+	if on != "all" && runtime.NumCPU() < 2 {
+		return errors.New("a core for the server alone needs two: use -cores all")
+	}
+	if err := b.prepare(); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	b.dir = dir
-	if err := os.Chmod(dir, 0o755); err != nil { // workers run as other users
-		return err
-	}
+	defer os.RemoveAll(b.dir)
 	if err := b.install(); err != nil {
 		return err
 	}
-	stop, err := b.startUpstream()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
-	ran := false
-	for _, s := range []scenario{
-		{"proxy", "/app/1k", "HTTP/1.1 proxy, 1 KiB from nginx behind it; \"direct\" has no proxy between", []server{direct, nginx, haproxy, caddy, httpjet}},
-		{"static", "/1k.txt", "a file of 1 KiB; HAProxy serves no files", []server{nginx, caddy, httpjet}},
-	} {
-		if only != "" && only != s.name {
+	one, all := bothCores()
+	var rows []row
+	var errs []error
+	for _, s := range scenarios {
+		if len(only) > 0 && !slices.Contains(only, s.group) && !slices.Contains(only, s.name) {
 			continue
 		}
-		ran = true
-		if err := b.scenario(s); err != nil {
-			return fmt.Errorf("%s: %v", s.name, err)
+		var of []row
+		for _, c := range []cores{one, all} {
+			// Memory is a matter of how a server runs in earnest: unpinned.
+			if s.memory && c.name != "all" || !s.memory && on != "both" && on != c.name {
+				continue
+			}
+			if err := s.run(ctx, b, c); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %v", s.name, err))
+			}
+			of = append(of, b.rows(s, c.name)...)
+		}
+		rows = append(rows, of...)
+		if save && len(of) > 0 {
+			errs = append(errs, b.save(s, of))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	if !ran {
-		return fmt.Errorf("no scenario %q: there are proxy and static", only)
-	}
-	return nil
+	fmt.Printf("\n%s, %d rounds, httpjet %s: median [least–most]\n\n%s", b.began.UTC().Format(time.DateOnly), b.rounds, b.commit, table(rows))
+	return errors.Join(errs...)
 }
 
-// scenario starts all its servers, which idle until their turn comes, and then
-// measures them round by round. Each round begins with another server, so that
-// a machine that slows down or warms up does so for all.
-func (b *bench) scenario(s scenario) error {
-	var all []*running
-	defer func() {
-		for _, r := range all {
-			r.stop()
-		}
-	}()
-	for _, srv := range s.servers {
-		r, err := b.start(srv, s.path)
-		if err != nil {
-			return fmt.Errorf("%s: %v", srv.name, err)
-		}
-		all = append(all, r)
+// prepare makes what does not depend on a scenario.
+func (b *bench) prepare() error {
+	var err error
+	if b.self, err = os.Executable(); err != nil {
+		return err
 	}
-	// What else runs on the machine is in the numbers too: say how much it was.
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Printf("%s: %s\n%d connections, %d rounds of %d s each, interleaved; %d CPUs, load before %.4s, %s\n",
-		s.name, s.says, b.connections, b.rounds, b.seconds, runtime.NumCPU(), load, time.Now().UTC().Format(time.DateOnly))
-	for _, r := range all { // warm: pools filled, files cached
-		if _, err := b.load(r, s, 1, -1); err != nil {
-			return fmt.Errorf("%s: %v", r.name, err)
-		}
+	if b.descriptors, err = raise(); err != nil {
+		return err
 	}
-	for round := range b.rounds {
-		for i := range all {
-			r := all[(round+i)%len(all)]
-			x, err := b.load(r, s, b.seconds, round)
-			if err != nil {
-				return fmt.Errorf("%s: %v", r.name, err)
-			}
-			b.samples = append(b.samples, x)
-			fmt.Printf("round %d %-8s %8.0f req/s %8.2f ms p99 %7.1f µs CPU per request\n", round+1, r.name, x.Rate, x.P99, x.CPU)
-		}
+	if b.cert, b.key, err = certificate(); err != nil {
+		return err
 	}
-	b.table(s)
-	for _, r := range all {
-		if r.note != nil {
-			if n := r.note(); n != "" {
-				fmt.Println("note:", n)
-			}
-		}
+	if b.dir, err = os.MkdirTemp("", "httpjet-bench-"); err != nil {
+		return err
 	}
-	fmt.Println()
-	return nil
+	return os.Chmod(b.dir, 0o755) // workers run as other users
 }
 
-// install brings wrk and the other servers, and builds httpjet and Caddy.
-func (b *bench) install() error {
-	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
-	var missing []string
-	for _, p := range [][2]string{{"wrk", "wrk"}, {"nginx", "nginx-light"}, {"haproxy", "haproxy"}} {
-		if _, err := exec.LookPath(p[0]); err != nil {
-			missing = append(missing, p[1])
-		}
+// help runs one part of a measurement in a process of its own.
+func help(args []string) error {
+	number := func(i int) int {
+		n, _ := strconv.Atoi(args[i]) // written by this program
+		return n
 	}
-	if len(missing) > 0 {
-		cmd := exec.Command("/bin/sh", "-c", "apt-get update -q && apt-get install -q -y --no-install-recommends "+strings.Join(missing, " "))
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get: %v\n%s", err, out)
-		}
+	switch kind := args[0]; kind {
+	case "upstream":
+		return upstream(args[1], args[2])
+	case "fetch":
+		return fetch(args[1], args[2], number(3))
+	case "hold", "hold-ws":
+		return hold(args[1], args[2], number(3), kind == "hold-ws")
+	case "messages":
+		return messages(args[1], args[2], number(3), number(4))
 	}
-	cmd := exec.Command("go", "install", "github.com/caddyserver/caddy/v2/cmd/caddy@"+caddyVersion)
-	cmd.Env = append(os.Environ(), "GOBIN="+b.dir, "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("caddy: %v\n%s", err, out)
-	}
-	if b.bin != "" {
-		return nil
-	}
-	b.bin = filepath.Join(b.dir, "httpjet")
-	cmd = exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.bin, "./cmd/httpjet")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("httpjet: %v\n%s", err, out)
-	}
-	return nil
+	return fmt.Errorf("no helper %q", args[0])
 }

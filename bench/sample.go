@@ -1,124 +1,204 @@
 package main
 
 import (
-	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// A sample is one server under load once.
+// A sample is one server measured once. All of them are kept; Used marks the one
+// of each round that counts.
 type sample struct {
-	Scenario string  `json:"scenario"`
-	Server   string  `json:"server"`
-	Round    int     `json:"round"`
-	Requests int     `json:"requests"`
-	Rate     float64 `json:"requests_per_second"`
-	P99      float64 `json:"p99_ms"`
-	CPU      float64 `json:"cpu_us_per_request"` // of the server and its workers
+	Scenario  string  `json:"scenario"`
+	Server    string  `json:"server"`
+	Cores     string  `json:"cores"` // one: the server pinned to one core; all: nothing pinned
+	Round     int     `json:"round"` // from 1
+	Try       int     `json:"try"`   // from 1; more after a disturbance
+	Used      bool    `json:"used"`
+	Disturbed bool    `json:"disturbed"`         // foreign CPU over the threshold
+	Value     float64 `json:"value"`             // what is compared, in the scenario's unit; less is better
+	Work      int64   `json:"work"`              // requests, messages, bytes or connections
+	Seconds   float64 `json:"seconds,omitempty"` // that the work took
+	CPU       float64 `json:"cpu_seconds"`       // of the server and its workers
+	P99       float64 `json:"p99_ms,omitempty"`
+	Memory    []int64 `json:"pss_bytes,omitempty"` // before and with the connections
+	Foreign   float64 `json:"foreign_cpus"`        // used by everything else meanwhile
+	ForeignBy string  `json:"foreign_most"`        // the process with the largest part of it
+}
+
+// watch takes snapshots around f, and says in x what the server and what
+// everything else has used meanwhile.
+func (b *bench) watch(x *sample, r *running, f func() error) error {
+	t := part{self: os.Getpid()}
+	for _, other := range b.up {
+		if other != r {
+			t.idle = append(t.idle, other.cmd.Process.Pid)
+		}
+	}
+	before, err := takeSnapshot()
+	if err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	after, err := takeSnapshot()
+	if err != nil {
+		return err
+	}
+	pid := r.cmd.Process.Pid
+	x.CPU = (after.tree(pid) - before.tree(pid)).Seconds()
+	x.Foreign, x.ForeignBy = after.foreign(before, t)
+	return nil
+}
+
+// settled waits until the machine is quiet, b.patience at the most.
+func (b *bench) settled(ctx context.Context) {
+	const window = 250 * time.Millisecond
+	for until := time.Now().Add(b.patience); time.Now().Before(until); {
+		before, err := takeSnapshot()
+		if err != nil {
+			return // the sample itself will say so
+		}
+		if sleep(ctx, window) != nil {
+			return
+		}
+		after, err := takeSnapshot()
+		if err != nil {
+			return
+		}
+		if cpus, _ := after.foreign(before, part{self: os.Getpid()}); cpus <= b.threshold {
+			return
+		}
+	}
+}
+
+// undisturbed takes a sample and repeats it while foreign CPU was over the
+// threshold, b.repeats times at the most. If none was quiet, the one with the
+// least foreign CPU counts. No other property of a sample is looked at. Memory
+// (cpu is false) is not disturbed.
+func (b *bench) undisturbed(ctx context.Context, cpu bool, take func() (sample, error)) (string, error) {
+	first := len(b.samples)
+	best := -1
+	for try := range b.repeats + 1 {
+		if cpu {
+			b.settled(ctx)
+		}
+		x, err := take()
+		if err != nil {
+			return "", err
+		}
+		x.Try = try + 1
+		x.Disturbed = cpu && x.Foreign > b.threshold
+		b.samples = append(b.samples, x)
+		if best < 0 || x.Foreign < b.samples[best].Foreign {
+			best = first + try
+		}
+		if !x.Disturbed {
+			break
+		}
+	}
+	x := &b.samples[best]
+	x.Used = true
+	said := fmt.Sprintf("%-12s %9.3f", x.Server, x.Value)
+	if n := len(b.samples) - first; n > 1 || x.Disturbed {
+		said += fmt.Sprintf("  try %d of %d, foreign %.2f CPUs by %s", x.Try, n, x.Foreign, x.ForeignBy)
+	}
+	return said, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 var (
-	wrkRequests = regexp.MustCompile(`(\d+) requests in ([\d.]+)s`)
-	wrkP99      = regexp.MustCompile(`99%\s+([\d.]+)(us|ms|s)`)
+	wrkRequests    = regexp.MustCompile(`(\d+) requests in ([\d.]+)(ms|s|m)`)
+	wrkP99         = regexp.MustCompile(`99%\s+([\d.]+)(us|ms|s)`)
+	wrkErrors      = regexp.MustCompile(`Non-2xx|Socket errors`)
+	h2loadRequests = regexp.MustCompile(`requests: (\d+) total, \d+ started, \d+ done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout`)
+	h2loadFinished = regexp.MustCompile(`finished in ([\d.]+)(ms|s|m)`)
 )
 
-// load runs wrk once. Any answer but 2xx and any broken connection spoils the
-// sample.
-func (b *bench) load(r *running, s scenario, seconds, round int) (sample, error) {
-	x := sample{Scenario: s.name, Server: r.name, Round: round + 1}
-	before := r.cpu()
-	out, err := exec.Command("wrk", "-t1", "-c"+strconv.Itoa(b.connections), "-d"+strconv.Itoa(seconds)+"s", "--latency", "http://"+r.addr+s.path).CombinedOutput()
-	used := r.cpu() - before
-	if err != nil {
-		return x, fmt.Errorf("wrk: %v\n%s", err, out)
-	}
-	if bytes.Contains(out, []byte("Non-2xx")) || bytes.Contains(out, []byte("Socket errors")) {
-		return x, fmt.Errorf("wrk met errors:\n%s", out)
+var units = map[string]float64{"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60}
+
+// parseWrk reads what wrk prints. Any answer but 2xx and any broken connection
+// spoils the sample.
+func parseWrk(out []byte) (result, error) {
+	if wrkErrors.Match(out) {
+		return result{}, fmt.Errorf("wrk met errors:\n%s", out)
 	}
 	m, p := wrkRequests.FindSubmatch(out), wrkP99.FindSubmatch(out)
 	if m == nil || p == nil {
-		return x, fmt.Errorf("wrk says something unknown:\n%s", out)
+		return result{}, fmt.Errorf("wrk says something unknown:\n%s", out)
 	}
-	x.Requests, _ = strconv.Atoi(string(m[1]))
-	took, _ := strconv.ParseFloat(string(m[2]), 64)
-	x.Rate = float64(x.Requests) / took
-	x.P99, _ = strconv.ParseFloat(string(p[1]), 64)
-	x.P99 *= map[string]float64{"us": 1e-3, "ms": 1, "s": 1e3}[string(p[2])]
-	if x.Requests > 0 {
-		x.CPU = used.Seconds() * 1e6 / float64(x.Requests)
-	}
-	return x, nil
+	return positive(result{integer(m[1]), seconds(m[2], m[3]), seconds(p[1], p[2]) * 1e3})
 }
 
-// cpu is the processor time that the server and its workers have used so far.
-// Nothing comes or goes while a sample is taken. /proc counts hundredths of a
-// second on every Linux that Go runs on.
-func (r *running) cpu() time.Duration {
-	if r.cmd == nil {
-		return 0
+// parseH2load reads what h2load prints. Requests under way when the time is over
+// are neither done nor failed.
+func parseH2load(out []byte) (result, error) {
+	m, f := h2loadRequests.FindSubmatch(out), h2loadFinished.FindSubmatch(out)
+	if m == nil || f == nil {
+		return result{}, fmt.Errorf("h2load says something unknown:\n%s", out)
 	}
-	self := strconv.Itoa(r.cmd.Process.Pid)
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
-	var ticks int64
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name) state ppid …: the name may hold anything, so cut behind it.
-		f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // f[0] is field 3 of proc(5)
-		pid := filepath.Base(filepath.Dir(file))
-		if len(f) < 13 || pid != self && f[1] != self {
-			continue
-		}
-		user, _ := strconv.ParseInt(f[11], 10, 64)
-		system, _ := strconv.ParseInt(f[12], 10, 64)
-		ticks += user + system
+	if integer(m[3])+integer(m[4])+integer(m[5]) > 0 {
+		return result{}, fmt.Errorf("h2load met errors:\n%s", out)
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return positive(result{Work: integer(m[2]), Seconds: seconds(f[1], f[2])})
 }
 
-// spread is the median of some values, the lowest and the highest.
-func spread(v []float64) (median, low, high float64) {
-	slices.Sort(v)
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2, v[0], v[n-1]
+func positive(r result) (result, error) {
+	if r.Work <= 0 || r.Seconds <= 0 {
+		return r, errors.New("nothing was done")
+	}
+	return r, nil
 }
 
-// table prints the medians of a scenario with their spread, and how they
-// compare with httpjet's.
-func (b *bench) table(s scenario) {
-	rates, cpus := map[string]float64{}, map[string]float64{}
-	lines := map[string]string{}
-	for _, srv := range s.servers {
-		var rate, cpu, p99 []float64
-		for _, x := range b.samples {
-			if x.Scenario == s.name && x.Server == srv.name {
-				rate, cpu, p99 = append(rate, x.Rate), append(cpu, x.CPU), append(p99, x.P99)
-			}
-		}
-		m, low, high := spread(rate)
-		c, clow, chigh := spread(cpu)
-		p, _, pmost := spread(p99)
-		rates[srv.name], cpus[srv.name] = m, c
-		lines[srv.name] = fmt.Sprintf("%8.0f  %7.0f–%-7.0f %7.1f  %6.1f–%-6.1f %7.2f  %7.2f", m, low, high, c, clow, chigh, p, pmost)
+func integer(text []byte) int64 {
+	n, _ := strconv.ParseInt(string(text), 10, 64) // the pattern says digits
+	return n
+}
+
+func seconds(text, unit []byte) float64 {
+	n, _ := strconv.ParseFloat(string(text), 64) // the pattern says digits
+	return n * units[string(unit)]
+}
+
+// load runs a load generator on the load's cores, one minute longer than it has
+// to take at the most.
+func (b *bench) load(ctx context.Context, c cores, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.seconds)*time.Second+time.Minute)
+	defer cancel()
+	args = c.pin(c.load, args)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.SysProcAttr = endsWithParent
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v\n%s", args, err, out)
 	}
-	fmt.Printf("%-8s %8s  %-15s %7s  %-13s %7s  %7s  %s\n", "", "req/s", "low–high", "CPU µs", "low–high", "p99 ms", "worst", "httpjet against it: req/s, CPU")
-	for _, srv := range s.servers {
-		fmt.Printf("%-8s %s", srv.name, lines[srv.name])
-		if srv.name != "httpjet" {
-			fmt.Printf("  ×%.2f", rates["httpjet"]/rates[srv.name])
-			if cpus[srv.name] > 0 {
-				fmt.Printf(", ×%.2f", cpus["httpjet"]/cpus[srv.name])
-			}
-		}
-		fmt.Println()
+	return out, nil
+}
+
+// own runs a client of this program.
+func (b *bench) own(ctx context.Context, c cores, args ...string) (result, error) {
+	out, err := b.load(ctx, c, append([]string{b.self, helper}, args...)...)
+	if err != nil {
+		return result{}, err
 	}
+	var r result
+	if err := json.Unmarshal(out, &r); err != nil {
+		return r, fmt.Errorf("%s: %v in %q", args, err, out)
+	}
+	return positive(r)
 }

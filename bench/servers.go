@@ -2,268 +2,257 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"embed"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"io/fs"
+	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
+	"text/template"
 	"time"
 )
 
-// A server is one program: its files with {{…}} to be filled in, and its command
-// line. All of them keep connections on both sides, write no access log, and use
-// every core.
+// conf holds the configuration of each server as templates over values, in a
+// folder of its name.
+//
+//go:embed conf
+var conf embed.FS
+
+// host is the name that every request asks for.
+const host = "www.shop.example"
+
+// requestsPerConnection is the limit where a server has one: httpjet's largest.
+const requestsPerConnection = 32767
+
+// values fill a configuration.
+type values struct {
+	Dir                  string // the server's folder
+	HTTP, HTTPS, Metrics string // its addresses
+	App, FastCGI         string // addresses of the upstream
+	Host                 string
+	Workers              int // processors of the server
+	Connections          int // that it must be able to hold
+	Files                int // descriptors that it may open
+
+	RequestsPerConnection int
+}
+
+var functions = template.FuncMap{
+	"port":      func(address string) string { return address[strings.LastIndexByte(address, ':')+1:] },
+	"addresses": func(plain, secure string) []string { return []string{plain, secure} },
+}
+
+// A server is a program and its command line; {{…}} is filled like the files.
 type server struct {
-	name  string
-	files map[string]string
-	args  []string
-	note  func(dir string) string // what a reader of the numbers must know; may be nil
+	name    string
+	command []string
 }
 
-// upstreamConf is what stands behind every proxy: nginx with one worker.
-const upstreamConf = `
-daemon off; worker_processes 1; pid {{dir}}/pid; error_log {{dir}}/error.log;
-events { worker_connections 1024; }
-http {
-  access_log off; keepalive_requests 1000000000; keepalive_timeout 300s;
-  {{temp}}
-  server { listen {{addr}} backlog=1024; root {{dir}}/www; }
-}
-`
+var (
+	nginx   = server{"nginx", []string{"nginx", "-c", "{{.Dir}}/nginx.conf", "-p", "{{.Dir}}"}}
+	haproxy = server{"haproxy", []string{"haproxy", "-db", "-f", "{{.Dir}}/haproxy.cfg"}}
+	caddy   = server{"caddy", []string{"caddy", "run", "--config", "{{.Dir}}/Caddyfile", "--adapter", "caddyfile"}}
+	// Plain serve; its metrics are on by default, only their port is another.
+	httpjet = server{"httpjet", []string{"httpjet", "--root", "{{.Dir}}", "serve", "--metrics-addr", "{{.Metrics}}"}}
+)
 
-var direct = server{name: "direct"}
-
-var nginx = server{
-	name: "nginx",
-	files: map[string]string{"nginx.conf": `
-daemon off; worker_processes auto; pid {{dir}}/pid; error_log {{dir}}/error.log;
-events { worker_connections 1024; }
-http {
-  access_log off; keepalive_requests 1000000000; keepalive_timeout 300s;
-  sendfile on; tcp_nopush on; open_file_cache max=100 inactive=60s;
-  types { text/plain txt; }
-  {{temp}}
-  upstream app { server {{upstream}}; keepalive 64; keepalive_requests 1000000000; keepalive_timeout 300s; }
-  server {
-    listen {{addr}} backlog=1024;
-    root {{dir}}/www;
-    location /app/ {
-      proxy_pass http://app; proxy_http_version 1.1;
-      proxy_set_header Connection ""; proxy_set_header Host $http_host;
-      proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme;
-    }
-  }
-}
-`},
-	args: []string{"nginx", "-c", "{{dir}}/nginx.conf", "-p", "{{dir}}"},
+// cores is where the server and everything else run.
+type cores struct {
+	name         string
+	server, load string // lists for taskset; empty: anywhere
+	n            int    // processors of the server
+	threads      int    // of wrk and h2load
 }
 
-var haproxy = server{
-	name: "haproxy",
-	files: map[string]string{"haproxy.cfg": `
-global
-  maxconn 4096
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 300s
-  timeout server 300s
-  timeout http-keep-alive 300s
-  option http-keep-alive
-  http-reuse always
-frontend in
-  bind {{addr}} backlog 1024
-  option forwardfor
-  http-request set-header X-Forwarded-Proto http
-  default_backend app
-backend app
-  server app {{upstream}} pool-max-conn 64
-`},
-	args: []string{"haproxy", "-db", "-f", "{{dir}}/haproxy.cfg"},
-}
-
-var caddy = server{
-	name: "caddy",
-	files: map[string]string{"Caddyfile": `{
-	admin off
-	auto_https off
-	persist_config off
-	log {
-		level ERROR
+// pin puts taskset before a command.
+func (c cores) pin(list string, args []string) []string {
+	if list == "" {
+		return args
 	}
-}
-http://{{addr}} {
-	root * {{dir}}/www
-	reverse_proxy /app/* {{upstream}} {
-		transport http {
-			keepalive_idle_conns_per_host 64
-		}
-	}
-	file_server
-}
-`},
-	args: []string{"{{bench}}/caddy", "run", "--config", "{{dir}}/Caddyfile", "--adapter", "caddyfile"},
+	return append([]string{"taskset", "-c", list}, args...)
 }
 
-var httpjet = server{
-	name: "httpjet",
-	files: map[string]string{
-		"conf/httpd_config.xml": `<?xml version="1.0" encoding="UTF-8"?>
-<httpServerConfig>
-  <serverName>bench</serverName>
-  <tuning>
-    <keepAliveTimeout>60</keepAliveTimeout>
-    <maxKeepAliveReq>32767</maxKeepAliveReq>
-  </tuning>
-  <virtualHostList>
-    <virtualHost>
-      <name>bench</name>
-      <vhRoot>$SERVER_ROOT</vhRoot>
-      <configFile>conf/vhosts/bench/vhconf.xml</configFile>
-    </virtualHost>
-  </virtualHostList>
-  <listenerList>
-    <listener>
-      <name>Default</name>
-      <address>{{addr}}</address>
-      <secure>0</secure>
-      <vhostMapList><vhostMap><vhost>bench</vhost><domain>127.0.0.1, *</domain></vhostMap></vhostMapList>
-    </listener>
-  </listenerList>
-</httpServerConfig>
-`,
-		"conf/vhosts/bench/vhconf.xml": `<?xml version="1.0" encoding="UTF-8"?>
-<virtualHostConfig>
-  <docRoot>$VH_ROOT/www</docRoot>
-  <logging>
-    <accessLog><useServer>2</useServer></accessLog>
-  </logging>
-  <extProcessorList>
-    <extProcessor>
-      <type>proxy</type>
-      <name>app</name>
-      <address>{{upstream}}</address>
-      <maxConns>64</maxConns>
-      <initTimeout>10</initTimeout>
-      <pcKeepAliveTimeout>300</pcKeepAliveTimeout>
-    </extProcessor>
-  </extProcessorList>
-  <contextList>
-    <context>
-      <type>proxy</type>
-      <uri>/app/</uri>
-      <handler>app</handler>
-    </context>
-  </contextList>
-</virtualHostConfig>
-`,
-		"conf/mime.properties": "txt = text/plain\n",
-	},
-	args: []string{"{{httpjet}}", "--root", "{{dir}}", "serve", "--metrics-addr", ""},
-	note: func(dir string) string {
-		n := 0
-		files, _ := filepath.Glob(filepath.Join(dir, "logs", "*access*")) // the pattern is well-formed
-		for _, file := range files {
-			text, _ := os.ReadFile(file)
-			n += bytes.Count(text, []byte("\n"))
-		}
-		if n > 0 {
-			return fmt.Sprintf("httpjet wrote an access log of %d lines meanwhile, the others wrote none", n)
-		}
-		return ""
-	},
+// bothCores is one core for the server and the others for the rest, and no
+// pinning at all.
+func bothCores() (one, all cores) {
+	n := runtime.NumCPU()
+	return cores{"one", "0", fmt.Sprintf("1-%d", max(n-1, 1)), 1, min(max(n-1, 1), 4)},
+		cores{"all", "", "", n, min(max(n/2, 1), 4)}
 }
 
-// payload is the kibibyte that everything serves.
-var payload = []byte(strings.Repeat("0123456789abcde\n", 64))
-
-// A running is a started server.
+// A running is a started process.
 type running struct {
-	name, addr string
-	cmd        *exec.Cmd
-	out        *bytes.Buffer
-	note       func() string
+	name        string
+	http, https string // its addresses
+	cmd         *exec.Cmd
+	out         *bytes.Buffer
 }
 
-// temp keeps nginx's temporary folders out of the system's.
-func temp(dir string) string {
-	var b strings.Builder
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(&b, "%s_temp_path %s/temp-%s; ", kind, dir, kind)
-	}
-	return b.String()
-}
+// endsWithParent lets no process outlive this one, however it ends.
+var endsWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 
-func (b *bench) startUpstream() (stop func(), err error) {
-	r, err := b.start(server{
-		name:  "upstream",
-		files: map[string]string{"nginx.conf": upstreamConf},
-		args:  []string{"nginx", "-c", "{{dir}}/nginx.conf", "-p", "{{dir}}"},
-	}, "/app/1k")
-	if err != nil {
-		return nil, fmt.Errorf("upstream: %v", err)
-	}
-	b.upstream = r.addr
-	return r.stop, nil
-}
-
-// start writes a server's files, starts it, and waits for the right answer.
-func (b *bench) start(s server, path string) (*running, error) {
-	if s.args == nil { // "direct": the upstream itself
-		return &running{name: s.name, addr: b.upstream}, nil
-	}
-	dir := filepath.Join(b.dir, s.name+strings.ReplaceAll(path, "/", "-"))
-	addr, err := freePort()
+// start renders the files of s, starts it, and waits until it answers.
+func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) {
+	dir, err := os.MkdirTemp(b.dir, s.name+"-")
 	if err != nil {
 		return nil, err
 	}
-	r := &running{name: s.name, addr: addr, out: &bytes.Buffer{}}
-	if s.note != nil {
-		r.note = func() string { return s.note(dir) }
+	v, err := b.values(dir, c)
+	if err != nil {
+		return nil, err
 	}
-	fill := strings.NewReplacer("{{dir}}", dir, "{{addr}}", r.addr, "{{upstream}}", b.upstream,
-		"{{temp}}", temp(dir), "{{bench}}", b.dir, "{{httpjet}}", b.bin)
-	files := map[string]string{"www/1k.txt": string(payload), "www/app/1k": string(payload)}
-	for name, text := range s.files {
-		files[name] = fill.Replace(text)
+	if err := b.files(s.name, dir, v); err != nil {
+		return nil, err
 	}
-	for name, text := range files {
-		to := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+	args := make([]string, len(s.command))
+	for i, a := range s.command {
+		if args[i], err = render(a, v); err != nil {
 			return nil, err
 		}
 	}
-	args := make([]string, len(s.args))
-	for i, a := range s.args {
-		args[i] = fill.Replace(a)
+	if args[0], err = b.program(args[0]); err != nil {
+		return nil, err
 	}
-	r.cmd = exec.Command(args[0], args[1:]...)
-	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
-	r.cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	r := &running{name: s.name, http: v.HTTP, https: v.HTTPS, out: &bytes.Buffer{}}
+	r.cmd = command(r.out, dir, c.pin(c.server, args)...)
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := r.ready(path); err != nil {
+	if err := r.ready(ctx); err != nil {
 		r.stop()
-		return nil, fmt.Errorf("%v\n%s", err, r.out)
+		return nil, fmt.Errorf("%s: %v\n%s", s.name, err, r.out)
 	}
 	return r, nil
+}
+
+func (b *bench) values(dir string, c cores) (values, error) {
+	v := values{
+		Dir: dir, App: b.app, FastCGI: b.fastcgi, Host: host,
+		Workers: c.n, Connections: b.idle + 1000, Files: b.descriptors, RequestsPerConnection: requestsPerConnection,
+	}
+	for _, a := range []*string{&v.HTTP, &v.HTTPS, &v.Metrics} {
+		var err error
+		if *a, err = freePort(); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// files writes what a server needs into dir: its configuration, what it serves,
+// and its certificate.
+func (b *bench) files(name, dir string, v values) error {
+	root := "conf/" + name
+	err := fs.WalkDir(conf, root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := conf.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		filled, err := render(string(text), v)
+		if err != nil {
+			return fmt.Errorf("%s: %v", path, err)
+		}
+		return write(filepath.Join(dir, strings.TrimPrefix(path, root)), filled)
+	})
+	for name, text := range map[string]string{
+		"www/1k.txt":   string(payload),
+		"www/100k.txt": strings.Repeat(string(payload), 100),
+		"cert.pem":     b.cert, "key.pem": b.key, "both.pem": b.cert + b.key,
+	} {
+		if err == nil {
+			err = write(filepath.Join(dir, name), text)
+		}
+	}
+	folders := []string{"www/assets"}
+	for n := range 19 { // of the hosts that are not asked
+		folders = append(folders, fmt.Sprintf("sites/%d/html/assets", n))
+	}
+	for _, folder := range folders {
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, folder), 0o755)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755) // workers run as other users
+}
+
+func write(file, text string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+func render(text string, v any) (string, error) {
+	t, err := template.New("").Funcs(functions).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	err = t.Execute(&out, v)
+	return out.String(), err
+}
+
+// command is a process whose output is kept and that does not outlive this one.
+func command(out *bytes.Buffer, dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	cmd.SysProcAttr = endsWithParent
+	return cmd
+}
+
+// startUpstream starts what stands behind the servers.
+func (b *bench) startUpstream(c cores) (*running, error) {
+	var err error
+	for _, a := range []*string{&b.app, &b.fastcgi} {
+		if *a, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	r := &running{name: "upstream", out: &bytes.Buffer{}}
+	r.cmd = command(r.out, b.dir, c.pin(c.load, []string{b.self, helper, "upstream", b.app, b.fastcgi})...)
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range 100 {
+		conn, err := net.Dial("tcp", b.fastcgi)
+		if err == nil {
+			return r, conn.Close()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.stop()
+	return nil, fmt.Errorf("upstream: does not listen\n%s", r.out)
 }
 
 // freePort is a loopback address that nothing listens on, below the ports that
 // the kernel gives to outgoing connections.
 func freePort() (string, error) {
 	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.IntN(12_000))
 		l, err := net.Listen("tcp", addr)
 		if err == nil {
 			return addr, l.Close()
@@ -272,20 +261,33 @@ func freePort() (string, error) {
 	return "", errors.New("no free port between 20000 and 32000")
 }
 
-// ready waits until the server answers path with the payload.
-func (r *running) ready(path string) error {
+// ready waits until the server answers through its proxy at both addresses.
+func (r *running) ready(ctx context.Context) error {
+	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: host}, ForceAttemptHTTP2: true, DisableCompression: true}
+	defer t.CloseIdleConnections()
+	client := &http.Client{Transport: t, Timeout: 5 * time.Second}
 	var err error
 	for range 200 {
-		if err = r.answers(path); err == nil {
-			return nil
+		if err = answers(client, "http://"+r.http+"/app/1k", 1); err == nil {
+			if err = answers(client, "https://"+r.https+"/app/1k", 2); err == nil {
+				return nil
+			}
 		}
-		time.Sleep(50 * time.Millisecond)
+		if sleep(ctx, 50*time.Millisecond) != nil {
+			return ctx.Err()
+		}
 	}
 	return err
 }
 
-func (r *running) answers(path string) error {
-	resp, err := http.Get("http://" + r.addr + path)
+// answers checks that url gives the payload in a major version of HTTP.
+func answers(client *http.Client, url string, major int) error {
+	req, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		return err
+	}
+	req.Host = host
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
@@ -294,18 +296,69 @@ func (r *running) answers(path string) error {
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK || !bytes.Equal(body, payload) {
-		return errors.New("the answer is " + resp.Status + ", not the expected kibibyte")
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != major || !bytes.Equal(body, payload) {
+		return fmt.Errorf("%s is %s %s, not the expected kibibyte", url, resp.Proto, resp.Status)
 	}
 	return nil
 }
 
+// stop ends the process and waits for it.
 func (r *running) stop() {
-	if r.cmd == nil {
-		return
-	}
 	r.cmd.Process.Signal(syscall.SIGTERM)
-	dead := time.AfterFunc(10*time.Second, func() { r.cmd.Process.Kill() })
+	dead := time.AfterFunc(15*time.Second, func() { r.cmd.Process.Kill() })
 	r.cmd.Wait() // how it ends is of no interest here
 	dead.Stop()
+}
+
+// certificate makes a certificate for host, signed by itself.
+func certificate() (cert, key string, err error) {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	t := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, &k.PublicKey, k)
+	if err != nil {
+		return "", "", err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		return "", "", err
+	}
+	text := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	return text("CERTIFICATE", der), text("PRIVATE KEY", private), nil
+}
+
+// raise lets this process and its children open as many files as they may.
+func raise() (int, error) {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0, err
+	}
+	l.Cur = l.Max
+	if big := (syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}); l.Max < big.Max && syscall.Setrlimit(syscall.RLIMIT_NOFILE, &big) == nil {
+		l = big // root may
+	} else if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0, err
+	}
+	return int(min(l.Cur, 1<<20)), nil
+}
+
+func (b *bench) program(name string) (string, error) {
+	switch name {
+	case "httpjet":
+		return b.bin, nil
+	case "caddy":
+		return b.caddy, nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", errors.New(name + " is not installed: " + strconv.Quote(err.Error()))
+	}
+	return path, nil
 }

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// An entry is one server in a scenario.
+type entry struct {
+	label string
+	server
+	path string
+}
+
+// A limit is what httpjet's value may be at most: a ratio to another entry's, or
+// a value if against is empty.
+type limit struct {
+	against string
+	most    float64
+}
+
+// A scenario is one kind of work and the servers that can do it.
+type scenario struct {
+	group, name string
+	says        string // what is done, for readers of the table
+	unit        string // of Value
+	memory      bool   // measures memory: a new process for each sample, no CPU
+	entries     []entry
+	limits      []limit
+	take        func(*bench, context.Context, cores, entry, *running) (sample, error)
+}
+
+// at is the servers, each asked for path.
+func at(path string, servers ...server) []entry {
+	var all []entry
+	for _, s := range servers {
+		all = append(all, entry{s.name, s, path})
+	}
+	return all
+}
+
+const (
+	perRequest = "CPU µs/request"
+	perGiB     = "CPU s/GiB"
+	perMessage = "CPU µs/message"
+	perConn    = "KiB/connection"
+)
+
+var scenarios = []scenario{
+	{
+		group: "proxy", name: "proxy", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1 proxy, 1 KiB",
+		entries: at("/app/1k", nginx, haproxy, caddy, httpjet),
+		limits:  []limit{{"nginx", 0.80}, {"haproxy", 0.90}, {"caddy", 0.20}},
+	},
+	{
+		group: "stream", name: "stream", unit: perGiB, take: (*bench).stream,
+		says: "HTTP/1.1 proxy, streams of 1 GiB in turn",
+		entries: append(at("/app/stream", nginx, caddy, httpjet),
+			entry{"haproxy", haproxy, "/app/stream"}, entry{"haproxy-splice", haproxy, "/app/splice"}),
+		limits: []limit{{"nginx", 0.40}, {"haproxy-splice", 1.10}},
+	},
+	{
+		group: "static", name: "static-1k", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1, a file of 1 KiB",
+		entries: at("/1k.txt", nginx, caddy, httpjet),
+		limits:  []limit{{"nginx", 0.80}},
+	},
+	{
+		group: "static", name: "static-100k", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1, a file of 100 KiB",
+		entries: at("/100k.txt", nginx, caddy, httpjet),
+		limits:  []limit{{"nginx", 1.05}},
+	},
+	{
+		group: "fastcgi", name: "fastcgi", unit: perRequest, take: (*bench).wrk,
+		says:    "FastCGI to a trivial responder, 1 KiB",
+		entries: at("/fcgi/1k", nginx, haproxy, caddy, httpjet),
+	},
+	{
+		group: "idle", name: "idle", unit: perConn, memory: true, take: (*bench).held,
+		says:    "idle HTTP/1.1 connections, each after one request for 1 KiB; HAProxy answers from memory",
+		entries: at("/1k.txt", nginx, haproxy, caddy, httpjet),
+		limits:  []limit{{"", 6}},
+	},
+	{
+		group: "websocket", name: "websocket", unit: perMessage, take: (*bench).messages,
+		says:    "WebSocket relay, 64 bytes there and back",
+		entries: at("/app/ws", nginx, haproxy, httpjet),
+		limits:  []limit{{"haproxy", 1.00}},
+	},
+	{
+		group: "websocket", name: "relays", unit: perConn, memory: true, take: (*bench).held,
+		says:    "idle WebSocket relays, each after one message",
+		entries: at("/app/ws", nginx, haproxy, httpjet),
+		limits:  []limit{{"", 10}},
+	},
+	{
+		group: "h2", name: "h2-static", unit: perRequest, take: (*bench).h2load,
+		says:    "HTTP/2 over TLS 1.3, a file of 1 KiB, 16 connections of 16 streams",
+		entries: at("/1k.txt", nginx, caddy, httpjet),
+	},
+	{
+		group: "h2", name: "h2-proxy", unit: perRequest, take: (*bench).h2load,
+		says:    "HTTP/2 over TLS 1.3, proxied, 1 KiB, 16 connections of 16 streams",
+		entries: at("/app/1k", nginx, haproxy, caddy, httpjet),
+	},
+}
+
+// run measures a scenario. Each round runs every server once and begins with
+// another one, so that a machine that slows down or warms up does so for all.
+func (s scenario) run(ctx context.Context, b *bench, c cores) error {
+	up, err := b.startUpstream(c)
+	if err != nil {
+		return err
+	}
+	defer up.stop()
+	all := map[string]*running{}
+	b.up = nil
+	defer func() {
+		for _, r := range b.up {
+			r.stop()
+		}
+		b.up = nil
+	}()
+	for _, e := range s.entries {
+		if s.memory || all[e.name] != nil {
+			continue
+		}
+		r, err := b.start(ctx, e.server, c)
+		if err != nil {
+			return err
+		}
+		all[e.name] = r
+		b.up = append(b.up, r)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s; cores: %s; %s\n", s.name, s.says, c.name, s.unit)
+	if !s.memory { // warm: pools filled, files cached
+		for _, e := range s.entries {
+			if _, err := s.take(b.brief(), ctx, c, e, all[e.name]); err != nil {
+				return fmt.Errorf("%s: %v", e.label, err)
+			}
+		}
+	}
+	for round := range b.rounds {
+		for i := range s.entries {
+			e := s.entries[(round+i)%len(s.entries)]
+			said, err := b.undisturbed(ctx, !s.memory, func() (sample, error) {
+				x, err := s.take(b, ctx, c, e, all[e.name])
+				x.Scenario, x.Server, x.Cores, x.Round = s.name, e.label, c.name, round+1
+				return x, err
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %v\n%s", e.label, err, b.last(all[e.name]))
+			}
+			fmt.Fprintf(os.Stderr, "  round %d of %d  %s\n", round+1, b.rounds, said)
+		}
+	}
+	return nil
+}
+
+// brief is b with the shortest samples.
+func (b *bench) brief() *bench {
+	short := *b
+	short.seconds, short.gib = 1, 1
+	return &short
+}
+
+// last is the end of what a server printed.
+func (b *bench) last(r *running) string {
+	if r == nil {
+		return ""
+	}
+	text := r.out.Bytes()
+	return string(text[max(0, len(text)-2000):])
+}
+
+// perUnit takes a sample of CPU time around f.
+func (b *bench) perUnit(r *running, scale float64, f func() (result, error)) (sample, error) {
+	var x sample
+	err := b.watch(&x, r, func() error {
+		did, err := f()
+		x.Work, x.Seconds, x.P99 = did.Work, did.Seconds, did.P99
+		return err
+	})
+	if err == nil {
+		x.Value = x.CPU * scale / float64(x.Work)
+	}
+	return x, err
+}
+
+func (b *bench) wrk(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.perUnit(r, 1e6, func() (result, error) {
+		out, err := b.load(ctx, c, "wrk", "-t", strconv.Itoa(c.threads), "-c", strconv.Itoa(b.connections),
+			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+host, "http://"+r.http+e.path)
+		if err != nil {
+			return result{}, err
+		}
+		return parseWrk(out)
+	})
+}
+
+func (b *bench) h2load(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.perUnit(r, 1e6, func() (result, error) {
+		out, err := b.load(ctx, c, "h2load", "-t", strconv.Itoa(c.threads), "-c", "16", "-m", "16", "-D", strconv.Itoa(b.seconds),
+			"--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--connect-to="+r.https, "https://"+host+e.path)
+		if err != nil {
+			return result{}, err
+		}
+		return parseH2load(out)
+	})
+}
+
+func (b *bench) stream(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.perUnit(r, gib, func() (result, error) {
+		return b.own(ctx, c, "fetch", r.http, e.path, strconv.Itoa(b.gib))
+	})
+}
+
+func (b *bench) messages(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.perUnit(r, 1e6, func() (result, error) {
+		return b.own(ctx, c, "messages", r.http, e.path, strconv.Itoa(b.connections), strconv.Itoa(b.seconds))
+	})
+}
+
+// held measures what idle connections hold in a server that has had a second of
+// load before, so that what it takes once is not counted.
+func (b *bench) held(ctx context.Context, c cores, e entry, _ *running) (sample, error) {
+	r, err := b.start(ctx, e.server, c)
+	if err != nil {
+		return sample{}, err
+	}
+	defer r.stop()
+	n, kind, warm := b.idle, "hold", (*bench).wrk
+	if e.path == "/app/ws" {
+		n, kind, warm = b.relays, "hold-ws", (*bench).messages
+	}
+	if _, err := warm(b.brief(), ctx, c, e, r); err != nil {
+		return sample{}, err
+	}
+	if err := sleep(ctx, b.settle); err != nil {
+		return sample{}, err
+	}
+	pid := r.cmd.Process.Pid
+	before, err := pss(pid)
+	if err != nil {
+		return sample{}, err
+	}
+	x := sample{Work: int64(n)}
+	err = b.watch(&x, r, func() error {
+		return b.holding(ctx, c, []string{kind, r.http, e.path, strconv.Itoa(n)}, func() error {
+			with, err := pss(pid)
+			x.Memory = []int64{before, with}
+			x.Value = float64(with-before) / 1024 / float64(n)
+			return err
+		})
+	})
+	return x, err
+}
+
+// holding runs f while a client of this program holds its connections, b.settle
+// after the last was opened.
+func (b *bench) holding(ctx context.Context, c cores, args []string, f func() error) error {
+	args = c.pin(c.load, append([]string{b.self, helper}, args...))
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.SysProcAttr, cmd.Stderr = endsWithParent, os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var ready result
+	err = json.NewDecoder(bufio.NewReader(out)).Decode(&ready)
+	if err == nil {
+		err = sleep(ctx, b.settle)
+	}
+	if err == nil {
+		err = f()
+	}
+	in.Close() // lets it end
+	stuck := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	defer stuck.Stop()
+	if ended := cmd.Wait(); ended != nil {
+		return fmt.Errorf("the holder of connections: %v (%v)", ended, err)
+	}
+	return err
+}
