@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -225,6 +226,10 @@ func (b *builder) buildRedirect(c *xmlconf.Context, out *contexts.Context) {
 	out.Kind = contexts.Redirect
 	status := c.StatusCode
 	external := c.ExternalRedirect || !strings.HasPrefix(c.Location, "/")
+	if status >= 300 && status < 400 && !slices.Contains([]int{301, 302, 303, 307, 308}, status) {
+		b.fs.Warn("W-RANGE", c.At("statusCode"), "use 301, 302, 303, 307 or 308", "context %q: statusCode %d is no redirect: 302 is used", c.URI, status)
+		status = 302
+	}
 	switch {
 	case status >= 400 || status >= 200 && status < 300:
 		out.Handler = answer(status, "redirect_context", "context %q", c.URI)

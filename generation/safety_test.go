@@ -327,3 +327,17 @@ func TestHalfACertificate(t *testing.T) {
 		t.Error(fs.All())
 	}
 }
+
+// LiteSpeed 7.2: a status in the 300s that is no redirect becomes 302, told.
+func TestRedirectStatus(t *testing.T) {
+	ask, fs := safetyParts{vhost: `<context><uri>/r/</uri><type>redirect</type><statusCode>304</statusCode><location>https://new.test/</location></context>
+		<context><uri>/s/</uri><type>redirect</type><statusCode>308</statusCode><location>https://new.test/</location></context>`}.build(t)
+	for path, want := range map[string]int{"/r/x": 302, "/s/x": 308} {
+		if got, _ := ask(path); got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+	if len(fs.All()) != 1 {
+		t.Error(fs.All())
+	}
+}
