@@ -6,7 +6,7 @@ import "time"
 type Context struct {
 	Block
 	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX"`
-	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, lsapi, cgi, redirect, loadbalancer; others answer 503"`
+	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, cgi, redirect; lsapi and loadbalancer are not honoured yet: they and others answer 503"`
 	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
 	Handler  string `conf:"handler" expand:"1" doc:"name of the application"`
 	Enabled  bool   `conf:"enabled" default:"1" doc:"0: no part of the search"`
@@ -26,7 +26,7 @@ type Context struct {
 	Required   string `conf:"required" doc:"valid-user, user a b, group g"`
 	Authorizer string `conf:"authorizer" expand:"1" as:"closes" doc:"fcgiauth application"`
 
-	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path stays inside"`
+	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path stays inside, which is not honoured yet: it answers 503"`
 	StatusCode       int          `conf:"statusCode" range:"200..599" default:"302" doc:"redirect: status"`
 	EnableExpires    bool         `conf:"enableExpires" default:"0" as:"later" doc:"Expires of static answers"`
 	ExpiresDefault   string       `conf:"expiresDefault" as:"later" doc:"A or M and seconds, or words"`

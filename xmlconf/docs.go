@@ -25,6 +25,9 @@ case, list wrappers may be left out, and an empty element means "not set".
 A *strict* element makes loading fail when its value is wrong, when it is written
 twice, or when it holds something unknown. Everywhere else a value out of range is
 replaced by the default, with finding W-RANGE; it is never clamped.
+
+Where a block may stand is marked when it is not honoured there; then none of its
+elements acts, whatever its table says of them.
 `
 
 // Docs renders docs/config.md from the declarations.

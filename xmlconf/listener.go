@@ -97,7 +97,7 @@ type Template struct {
 // ErrorLog is logging/log.
 type ErrorLog struct {
 	Block
-	UseServer       int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own file, 1 the server's (hosts only)"`
+	UseServer       int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own file, 1 the server's (hosts only; their lines go to the server's for now)"`
 	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
 	LogLevel        string   `conf:"logLevel" range:"ERROR|WARN|NOTICE|INFO|DEBUG" default:"INFO" doc:"least level written"`
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"20M" doc:"size of rotation; 0: never"`
@@ -113,7 +113,7 @@ type AccessLog struct {
 	Block
 	UseServer       int      `conf:"useServer" range:"0..2" default:"0" doc:"0 own file, 1 the server's, 2 none (hosts only)"`
 	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
-	LogFormat       string   `conf:"logFormat" doc:"combined, common, json, or an Apache format"`
+	LogFormat       string   `conf:"logFormat" doc:"combined, common, or one of the two in Apache's language; another one is not honoured yet and writes combined"`
 	LogHeaders      int      `conf:"logHeaders" range:"0..7" default:"3" doc:"without logFormat: 1 Referer, 2 User-Agent, 4 Host"`
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"10M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
