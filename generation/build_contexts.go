@@ -306,14 +306,18 @@ func (b *builder) buildScripts(h *host) {
 		h.out.Scripts[s] = &contexts.Script{Handler: answer(503, "handler_unresolved", "no script handler for suffix %q", s)}
 	}
 	for _, list := range [][]*xmlconf.ScriptHandler{b.cfg.Server.ScriptHandlers, h.Conf.ScriptHandlers} {
+		scripts := map[string]bool{} // of this list
 		for _, sh := range list {
 			for _, suffix := range sh.Suffixes {
 				suffix = strings.ToLower(strings.TrimPrefix(suffix, "."))
-				if strings.EqualFold(sh.Type, "static") {
+				switch {
+				case !strings.EqualFold(sh.Type, "static"):
+					h.out.Scripts[suffix], scripts[suffix] = b.buildScript(h, sh), true
+				case scripts[suffix]:
+					b.fs.Error("E-DUPNAME", sh.At("suffix"), "remove one", "scriptHandler %s: the same list makes it a script and static: it stays a script", suffix)
+				default:
 					delete(h.out.Scripts, suffix)
-					continue
 				}
-				h.out.Scripts[suffix] = b.buildScript(h, sh)
 			}
 		}
 	}

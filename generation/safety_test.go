@@ -341,3 +341,22 @@ func TestRedirectStatus(t *testing.T) {
 		t.Error(fs.All())
 	}
 }
+
+// R-STATIC-10: of a list that makes a suffix both, the script stays; a host may
+// make static what the server runs.
+func TestScriptOrStatic(t *testing.T) {
+	const script, static = "<scriptHandler><suffix>php, foo</suffix><type>fcgi</type><handler>none</handler></scriptHandler>",
+		"<scriptHandler><suffix>PHP</suffix><type>static</type></scriptHandler>"
+	f := func(server, vhost string, want int) {
+		t.Helper()
+		ask, _ := safetyParts{server: server, vhost: vhost, files: map[string]string{"x.php": "<?php"}}.build(t)
+		if got, body := ask("/x.php"); got != want {
+			t.Errorf("server %q, host %q: %d %q, want %d", server, vhost, got, body, want)
+		}
+	}
+	f("", "", 503)
+	f("", script+static, 503)
+	f("", static+script, 503)
+	f(script, static, 200)
+	f(static, script, 503)
+}
