@@ -92,6 +92,9 @@ func parseInt(e *element, text string, strict bool) (int64, *valueError, *valueE
 		return 1, nil, nil
 	}
 	n, exact, ok := number(text)
+	if !ok && e.unit == "link" { // LiteSpeed reads a word as 0, which here closes
+		return 0, &valueError{"W-BOOL", fmt.Sprintf("%q is read as 0, which is off", cut(text)), "write 0, 1 or 2"}, nil
+	}
 	if !ok || strict && !exact {
 		return 0, nil, badValue("write an integer", "%q is no number", cut(text))
 	}

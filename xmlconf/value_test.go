@@ -52,6 +52,11 @@ func TestIntegers(t *testing.T) {
 	if got := value[int]("", "", "3G", false); got != "bad: 3G is too large" {
 		t.Errorf("3G as int = %s", got)
 	}
+	for text, want := range map[string]string{"true": "1", "2": "2", "no": "0 W-BOOL", "off": "0 W-BOOL", "false": "0 W-BOOL", "3": "bad: 3 is out of range 0..2"} {
+		if got := value[int]("link", "0..2", text, false); got != want { // a word must not open what it is to close
+			t.Errorf("link %s = %s, want %s", text, got, want)
+		}
+	}
 	if got := value[uint32]("octal", "", "041111", false); got != fmt.Sprint(0o41111) {
 		t.Errorf("mask 041111 = %s", got)
 	}
