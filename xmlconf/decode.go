@@ -191,6 +191,9 @@ func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc sco
 		if !c.blank() {
 			b.mark(e.name, c)
 			d.treat(c, e, c.Text == e.def && e.hasDef, sc)
+			if e.name == apacheConf {
+				d.drop(c, b, sc)
+			}
 			if e.unit != "block" {
 				d.leaf(c, e, b, sc)
 			}

@@ -15,7 +15,10 @@ type Restriction struct {
 
 // Fault says why the restriction does not act, for who does not honour it.
 func (r Restriction) Fault() string {
-	if r.Lost {
+	switch {
+	case r.Element == apacheConf:
+		return r.Element + " refuses requests and is not honoured"
+	case r.Lost:
 		return r.Element + " is not read at this place"
 	}
 	return r.Element + " is not honoured yet"
@@ -23,7 +26,10 @@ func (r Restriction) Fault() string {
 
 // Hint is what to do about it.
 func (r Restriction) Hint() string {
-	if r.Lost {
+	switch {
+	case r.Element == apacheConf:
+		return "guard the paths with accessControl of a context, and remove it"
+	case r.Lost:
 		return "write it where it is read, once, or remove it"
 	}
 	return "remove the element, or keep what it guards on a server that honours it"
@@ -124,6 +130,29 @@ func (b *Block) inherit(group reflect.Value) {
 	b.lost = append(b.lost, group.FieldByName("Block").Interface().(Block).lost...)
 }
 
+// apacheConf holds directives of Apache, as text.
+const apacheConf = "apacheConf"
+
+// apacheRefuses reports whether one of the directives in text may keep somebody
+// out.
+func apacheRefuses(text string) bool {
+	for line := range strings.Lines(text) {
+		words := strings.Fields(strings.ToLower(line))
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "require":
+			if strings.Join(words, " ") != "require all granted" {
+				return true
+			}
+		case "deny", "authtype", "authuserfile", "sslverifyclient", "sslrequire", "sslrequiressl":
+			return true
+		}
+	}
+	return false
+}
+
 // ofHost reports whether the block is about a whole host.
 func (s scope) ofHost() bool {
 	last := s.path[strings.LastIndexByte(s.path, '/')+1:]
@@ -141,6 +170,8 @@ func isOff(text string) bool {
 func restricting(n *Node) *Node {
 	found := false
 	switch strings.ToLower(n.Name) {
+	case "apacheconf":
+		found = apacheRefuses(n.Text)
 	case "realm": // with children it defines one, which restricts nothing
 		found = n.Text != "" && len(n.Children) == 0
 	case "deny", "authorizer", "suspendedvhosts", "suffix":
