@@ -126,6 +126,7 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 			s.reopenLogs()
 		case <-others[syscall.SIGUSR2]:
 			s.logTo.toggleDebug()
+			s.log.Info("log level changed", "debug", s.logTo.level.Level() == slog.LevelDebug)
 		}
 	}
 }
