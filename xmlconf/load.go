@@ -75,6 +75,9 @@ func LoadServer(root string, fs *Findings) *Config {
 	if err != nil {
 		if pe, ok := errors.AsType[*ParseError](err); ok && pe.Code == "E-READ" {
 			pe.Hint = "the server root is " + abs + "; --root DIR names another"
+			if _, err := os.Stat(filepath.Join(abs, "conf/httpd_config.conf")); err == nil {
+				pe.Hint = abs + " holds OpenLiteSpeed's conf/httpd_config.conf, which is not read; write XML"
+			}
 		}
 		l.report(err, true)
 		return nil
