@@ -87,11 +87,17 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 		return b.buildStaticContext(h, c, out)
 	case "proxy":
 		b.buildProxyContext(h, c, out)
-	case "fcgi", "fastcgi":
-		out.Kind = contexts.App
-		b.buildAppContext(h, c, out)
-	case "cgi":
-		b.buildCGIContext(h, c, out)
+	case "fcgi", "fastcgi", "cgi":
+		switch {
+		case !h.Decl.EnableScript || !c.EnableScript:
+			out.Kind = contexts.App
+			out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
+		case typ == "cgi":
+			b.buildCGIContext(h, c, out)
+		default:
+			out.Kind = contexts.App
+			b.buildAppContext(h, c, out)
+		}
 	case "redirect":
 		b.buildRedirect(c, out)
 	default:

@@ -360,3 +360,26 @@ func TestScriptOrStatic(t *testing.T) {
 	f(script, static, 200)
 	f(static, script, 503)
 }
+
+// enableScript 0 of a host or context is about applications behind contexts too,
+// not only about suffixes; proxies are none.
+func TestNoScriptContexts(t *testing.T) {
+	const apps = `<extProcessor><type>fcgi</type><name>f</name><address>127.0.0.1:1</address></extProcessor>
+		<extProcessor><type>proxy</type><name>p</name><address>127.0.0.1:1</address></extProcessor>`
+	const list = `<context><uri>/f/</uri><type>fcgi</type><handler>f</handler>%[1]s</context>
+		<context><uri>/c/</uri><type>cgi</type><handler>f</handler><location>$DOC_ROOT/a/</location>%[1]s</context>
+		<context><uri>/p/</uri><type>proxy</type><handler>p</handler>%[1]s</context>`
+	f := func(decl, context string, want int) {
+		t.Helper()
+		ask, _ := safetyParts{server: apps, decl: decl, vhost: fmt.Sprintf(list, context)}.build(t)
+		for path, want := range map[string]int{"/f/x": want, "/c/x.txt": want, "/p/x": 502} {
+			if got, _ := ask(path); got != want {
+				t.Errorf("%s %s: %s: %d, want %d", decl, context, path, got, want)
+			}
+		}
+	}
+	const off = "<enableScript>0</enableScript>"
+	f(off, "", 403)
+	f("", off, 403)
+	f("", "", 503) // asked, and not there
+}
