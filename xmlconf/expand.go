@@ -29,6 +29,10 @@ func (e Expander) With(name, value string) Expander {
 	panic("BUG: unknown variable " + name)
 }
 
+// maxExpanded bounds what variables make of one text; behind it they stay as
+// they are.
+const maxExpanded = 1 << 20
+
 // maxUnknown bounds the names that one text makes us tell.
 const maxUnknown = 8
 
@@ -43,7 +47,7 @@ func (e Expander) Expand(s string) (string, []string) {
 	var unknown []string
 	for {
 		i := strings.IndexByte(s, '$')
-		if i < 0 {
+		if i < 0 || b.Len() > maxExpanded {
 			b.WriteString(s)
 			return b.String(), unknown
 		}

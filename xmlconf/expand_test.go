@@ -53,3 +53,11 @@ func TestExpandPath(t *testing.T) {
 	f("$1/html", "/srv/ls/$1/html")
 	f("/etc/*", "/etc/*")
 }
+
+// A long value that is named many times does not fill the memory.
+func TestExpandBounded(t *testing.T) {
+	e := Expander{}.With("VH_ROOT", strings.Repeat("x", 1<<20))
+	if got, _ := e.Expand(strings.Repeat("$VH_ROOT", 1000)); len(got) > 3<<20 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
