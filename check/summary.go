@@ -116,7 +116,11 @@ func (r *Report) writeText(w io.Writer, all []xmlconf.Finding) {
 		}
 		fmt.Fprintf(w, "virtual hosts: %d, %d files loaded\n", len(s.VHosts), loaded)
 		for _, v := range s.VHosts {
-			fmt.Fprintf(w, "  %s %s\n", v.Name, v.DocRoot)
+			root := v.DocRoot
+			if !v.Loaded {
+				root = "(not loaded)"
+			}
+			fmt.Fprintf(w, "  %s %s\n", v.Name, root)
 		}
 		fmt.Fprintf(w, "vhost-map-fingerprint: %s\n", r.Fingerprint)
 	}
