@@ -22,7 +22,7 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget",
-	/* 1 wires    */ "h1 tlsconf rewrite access docroot accesslog metrics",
+	/* 1 wires    */ "rawio h1 tlsconf rewrite access docroot accesslog metrics",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward fastcgi streaming",
 	/* 4 handlers */ "proxy script static wsrelay",

@@ -160,6 +160,7 @@ type Exchange struct {
 	Resource Resource
 
 	Began time.Time // when the head was complete
+	Ended time.Time // when the last byte was handed to the wire, or it failed; the front end sets it
 
 	// Trailers are sent behind the response body where the wire can carry them.
 	// Their names must be announced in Resp.Fields before Start.

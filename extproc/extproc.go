@@ -77,7 +77,8 @@ type Call struct {
 	HeadTimeout time.Duration // overrides the target's when > 0 (R-CTX-10)
 }
 
-// Reply is a reply head with its body still on the wire.
+// Reply is a reply head with its body still on the wire. Its fields are valid
+// until Close.
 type Reply struct {
 	Status   int
 	Fields   exchange.Fields         // end-to-end fields only; Trailer names what Trailers may hold
@@ -90,8 +91,14 @@ type Reply struct {
 
 // Close ends the use of the connection. It is reused only if the body was read
 // to its end and the request was sent whole; otherwise it is closed: poisoned by
-// default.
-func (r *Reply) Close() error { return r.Done() }
+// default. A second call does nothing.
+func (r *Reply) Close() error {
+	done := r.Done
+	if r.Done = nil; done == nil {
+		return nil
+	}
+	return done()
+}
 
 // A Client speaks one protocol to one Target.
 type Client interface {

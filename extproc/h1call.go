@@ -11,6 +11,7 @@ import (
 
 	"httpjet/exchange"
 	"httpjet/h1"
+	"httpjet/rawio"
 )
 
 // Bounds of a reply head (R-HDR-9), and of the interim heads before it.
@@ -41,6 +42,7 @@ type h1call struct {
 	cut     chan struct{} // closed when the watcher has closed the connection
 
 	sent     time.Time // when the head was written
+	head     *[]byte   // memory of the request head until it is sent
 	pump     *pump     // nil without a body
 	answered bool      // a byte of a reply has come
 	gotHead  bool      // the final head is in
@@ -55,15 +57,16 @@ func (c *h1call) start() error {
 	if err := c.send(); err != nil {
 		return err
 	}
+	r := &c.conn.head
 	for range maxInterim {
 		head, err := c.conn.br.ReadHead(maxHead)
+		c.giveHead()
 		if err != nil {
 			c.answered = c.answered || c.conn.br.Buffered() > 0 || errors.Is(err, io.ErrUnexpectedEOF)
 			return c.headError(err)
 		}
 		c.answered = true
-		r, err := parseHead(head, c.req.Method)
-		if err != nil {
+		if err := parseHead(r, head, c.req.Method); err != nil {
 			return c.headError(err)
 		}
 		switch {
@@ -79,20 +82,20 @@ func (c *h1call) start() error {
 				}
 			}
 		default:
-			c.accept(&r)
+			c.accept(r)
 			return nil
 		}
 	}
 	return exchange.Fail(502, "upstream_transport", "%s: more than %d interim responses", c.addr(), maxInterim)
 }
 
-// parseHead parses a head. One that has both framing fields, which the codec
+// parseHead parses a head into r. One that has both framing fields, which the codec
 // refuses, loses the length and does not let its connection be used again
 // (R-UP-7).
-func parseHead(head, method string) (h1.Response, error) {
-	r, err := h1.ParseResponse(head, method)
+func parseHead(r *h1.Response, head, method string) error {
+	err := r.Parse(head, method)
 	if err == nil {
-		return r, nil
+		return nil
 	}
 	var b strings.Builder
 	chunked, lengths := false, 0
@@ -106,36 +109,54 @@ func parseHead(head, method string) (h1.Response, error) {
 		b.WriteString(line)
 	}
 	if !chunked || lengths == 0 {
-		return r, err
+		return err
 	}
-	r, err = h1.ParseResponse(b.String(), method)
+	err = r.Parse(b.String(), method)
 	r.KeepAlive = false
-	return r, err
+	return err
 }
 
+// errStale says that a kept connection is not fit for use: whatever came over it,
+// a FIN or bytes that nobody asked for, must not answer the next call.
+var errStale = errors.New("stale connection")
+
 // send writes the head, at once and whole, so that a slow body cannot hold it
-// back, and starts the pump if there is a body.
+// back, and starts the pump if there is a body. Without one, on a plain
+// connection that was kept, the head goes out with the first read of the reply.
 func (c *h1call) send() error {
-	buf := heads.Get().(*[]byte)
-	b := h1.AppendRequest((*buf)[:0], c.req.Method, c.req.URI, c.host(), c.req.Fields, c.req.Length)
-	now := time.Now()
-	c.conn.writeWithin(c.client.target.BodyTimeout, now)
-	n, err := c.conn.Write(b)
-	if cap(b) <= maxHead {
-		*buf = b
-		heads.Put(buf)
+	ask := c.conn.used && c.conn.raw != nil && c.req.Length == 0
+	if c.conn.used && !ask && !c.conn.silent() {
+		return errStale
 	}
+	c.head = heads.Get().(*[]byte)
+	b := h1.AppendRequest((*c.head)[:0], c.req.Method, c.req.URI, c.host(), c.req.Fields, c.req.Length)
+	*c.head = b
+	now := c.sent
+	c.conn.writeWithin(c.client.target.BodyTimeout, now)
+	c.conn.watchIn(watchAfter, now)
+	if ask {
+		c.conn.ask = b
+		return nil
+	}
+	n, err := c.conn.Write(b)
+	c.giveHead()
 	if err != nil {
 		c.unsent = n == 0
 		return c.writeError(err)
 	}
-	c.sent = now
-	c.conn.watchIn(watchAfter, now)
 	if c.req.Length != 0 {
 		c.pump = newPump(c)
 		go c.pump.pumpBody()
 	}
 	return nil
+}
+
+// giveHead gives the memory of the request head back.
+func (c *h1call) giveHead() {
+	if c.head != nil && cap(*c.head) <= maxHead {
+		heads.Put(c.head)
+	}
+	c.head, c.conn.ask = nil, nil
 }
 
 func (c *h1call) host() string {
@@ -152,20 +173,26 @@ func (c *h1call) accept(r *h1.Response) {
 	c.gotHead = true
 	c.keep = r.KeepAlive
 	c.body = c.conn.br.Body(r.Framing)
-	c.reply = NewReply(r, c.body)
-	c.reply.Body, c.reply.Done = c, c.close
+	c.reply = newReply(r, c.body)
+	c.reply.Body, c.reply.Buffered, c.reply.Done = c, c.conn.buffered, c.conn.done
 }
 
 // NewReply makes a reply of a final HTTP/1 head and its body: it keeps the
 // end-to-end fields, and one Trailer field for the trailers that may be relayed.
 // The caller sets Done.
 func NewReply(r *h1.Response, body *h1.Body) Reply {
+	reply := newReply(r, body)
+	reply.Body, reply.Buffered = body, body.Buffered
+	return reply
+}
+
+func newReply(r *h1.Response, body *h1.Body) Reply {
 	announced := ""
 	if r.Framing == h1.Chunked {
 		announced = AnnouncedTrailers(&r.Fields)
 	}
 	StripHops(&r.Fields)
-	reply := Reply{Status: r.Status, Fields: r.Fields, Length: r.Length, Body: body, Buffered: body.Buffered}
+	reply := Reply{Status: r.Status, Fields: r.Fields, Length: r.Length}
 	if announced != "" {
 		reply.Fields.Add("Trailer", announced)
 	}
@@ -295,8 +322,15 @@ func (c *h1call) abandon() {
 
 // headError says what a missing or malformed head means.
 func (c *h1call) headError(err error) error {
+	if errors.Is(err, rawio.ErrTalkative) {
+		return errStale
+	}
 	if c.ctx.Err() != nil {
 		return clientGone(c.ctx)
+	}
+	if e, ok := errors.AsType[*rawio.AskError](err); ok {
+		c.unsent = e.Sent == 0
+		return c.writeError(e.Err)
 	}
 	// First what late has judged: the cause of a malformed upload is a
 	// SyntaxError too.

@@ -64,7 +64,8 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	if err := acquire(ctx, p.permits, &p.target); err != nil {
 		return nil, err
 	}
-	conn := p.checkout()
+	now := time.Now()
+	conn := p.checkout(now)
 	for {
 		if conn == nil {
 			nc, socket, err := dial(ctx, &p.target, p.tls)
@@ -72,22 +73,25 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 				p.permits.Release()
 				return nil, err
 			}
-			conn = newH1conn(nc, socket)
+			conn, now = newH1conn(nc, socket), time.Now()
 		}
-		call := &h1call{client: p, conn: conn, req: c, ctx: ctx}
+		call := &h1call{client: p, conn: conn, req: c, ctx: ctx, sent: now}
 		err := call.start()
 		if err == nil {
 			return &call.reply, nil
 		}
 		// R-POOL-4: a kept connection may have died on its way here. That
 		// is not the peer's failure, and a fresh one gets the call once.
-		again := call.replayable(err)
+		stale := err == errStale
+		again := stale || call.replayable(err)
 		call.drop()
 		if !again {
 			p.permits.Release()
 			return nil, err
 		}
-		conn = nil
+		if conn = nil; stale {
+			conn = p.checkout(now)
+		}
 	}
 }
 
@@ -106,10 +110,9 @@ func (p *H1Client) Dial(ctx context.Context) (conn net.Conn, release func(), err
 	return conn, p.permits.Release, nil
 }
 
-// checkout returns the newest idle connection that is fit for use, nil if there
-// is none. One that has become readable is not: whatever waits there, a FIN or
-// bytes that nobody asked for, must not answer the next call.
-func (p *H1Client) checkout() *h1conn {
+// checkout returns the newest idle connection, nil if there is none. The call
+// finds out whether it is fit for use: one that has become readable is not.
+func (p *H1Client) checkout(now time.Time) *h1conn {
 	for {
 		p.mu.Lock()
 		n := len(p.idle)
@@ -121,7 +124,7 @@ func (p *H1Client) checkout() *h1conn {
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if time.Since(c.idleSince) < p.target.KeepAlive && c.silent() {
+		if now.Sub(c.idleSince) < p.target.KeepAlive {
 			return c
 		}
 		c.close()

@@ -2,115 +2,111 @@ package extproc
 
 import (
 	"crypto/tls"
-	"io"
+	"errors"
 	"net"
-	"os"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"httpjet/h1"
+	"httpjet/rawio"
 )
 
 var longAgo = time.Unix(1, 0)
 
 // h1conn is one connection. It belongs to the call that has it out, or to the
 // idle list. The pump of that call may Write and set deadlines.
-//
-// Without TLS the socket is read and written inside the callbacks of its
-// RawConn: the system calls cannot block there, so they skip the scheduler, and
-// a buffer is asked for only when the socket is tried.
 type h1conn struct {
 	nc     net.Conn
-	socket net.Conn // below TLS; nc itself without
-	raw    syscall.RawConn
+	socket net.Conn      // below TLS; nc itself without
+	raw    *rawio.Socket // nil behind TLS
+	peeker *rawio.Socket // nil if socket is none
 	br     *h1.Reader
 	used   bool // has carried a call
 	call   *h1call
 
+	// Memory that the replies use one after the other, and method values.
+	head     h1.Response
+	release  func()
+	buffered func() int
+	done     func() error
+
+	ask       []byte // request head that goes out with the first read of its reply
 	idleSince time.Time
 	readBy    time.Time // read deadline that is set; zero: none, or not known
 	writeBy   time.Time // the same for writes
-
-	// Of a read in a callback, so that no closure is made for each.
-	onRead func(fd uintptr) bool
-	take   func() []byte // nil: read into p
-	p      []byte
-	n      int
-	errno  syscall.Errno
-
-	onPeek func(fd uintptr)
-	quiet  bool // as of the last peek
-
-	// Of a write in a callback.
-	onWrite func(fd uintptr) bool
-	out     []byte // not written yet
-	werrno  syscall.Errno
 }
 
 func newH1conn(nc, socket net.Conn) *h1conn {
-	c := &h1conn{nc: nc, socket: socket}
-	if sc, ok := socket.(syscall.Conn); ok {
-		c.raw, _ = sc.SyscallConn()
+	c := &h1conn{nc: nc, socket: socket, peeker: rawio.New(socket)}
+	if nc == socket {
+		c.raw = c.peeker
 	}
-	c.onRead, c.onWrite, c.onPeek = c.tryRead, c.tryWrite, c.peek
-	if nc == socket && c.raw != nil {
+	if c.raw != nil {
 		c.br = h1.NewReader((*lazyConn)(c))
 	} else {
 		c.br = h1.NewReader(c)
 	}
+	c.release, c.done = c.br.Release, c.endCall
+	c.buffered = c.br.Body(0).Buffered // of every body
 	return c
 }
 
 // lazyConn is an h1conn whose socket can be read before memory is taken.
 type lazyConn h1conn
 
-func (c *lazyConn) Read(p []byte) (int, error) { return (*h1conn)(c).readRaw(p, nil) }
-
-func (c *lazyConn) ReadLazy(buf func() []byte) (int, error) { return (*h1conn)(c).readRaw(nil, buf) }
-
-func (c *h1conn) readRaw(p []byte, take func() []byte) (int, error) {
-	c.p, c.take = p, take
+func (c *lazyConn) Read(p []byte) (int, error) {
 	for {
-		err := c.raw.Read(c.onRead)
+		n, err := c.raw.Read(p)
 		if err == nil {
-			break
+			return n, nil
 		}
-		if err = c.late(err); err != nil {
+		if err = (*h1conn)(c).late(err); err != nil {
 			return 0, err
 		}
 	}
-	c.p, c.take = nil, nil
-	switch {
-	case c.errno != 0:
-		return 0, os.NewSyscallError("read", c.errno)
-	case c.n == 0:
-		return 0, io.EOF
-	}
-	return c.n, nil
 }
 
-// tryRead reads once and returns false if it must be called again when the
-// socket is readable.
-func (c *h1conn) tryRead(fd uintptr) bool {
-	p := c.p
-	if c.take != nil {
-		p = c.take()
-	}
+// ReadLazy sends the request that waits in ask, if there is one, before it reads.
+func (c *lazyConn) ReadLazy(buf func() []byte) (int, error) {
+	m := rawio.Memory{Take: buf, Give: c.release}
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
-		switch errno {
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			return false
-		case 0:
-			c.n, c.errno = int(n), 0
-		default:
-			c.n, c.errno = 0, errno
+		var n int
+		var err error
+		if c.ask == nil {
+			n, err = c.raw.ReadLazy(m)
+		} else {
+			n, err = (*h1conn)(c).sendAsk(m)
 		}
-		return true
+		if err == nil {
+			return n, nil
+		}
+		if err = (*h1conn)(c).late(err); err != nil {
+			return 0, err
+		}
 	}
+}
+
+// sendAsk sends the waiting request and reads. A request that the socket does not
+// take at once is written as any other.
+func (c *h1conn) sendAsk(m rawio.Memory) (int, error) {
+	request := c.ask
+	n, err := c.raw.Ask(request, m)
+	ae, failed := err.(*rawio.AskError)
+	switch {
+	case !failed:
+		c.ask = nil
+		return n, err
+	case isTimeout(ae.Err) && ae.Sent == 0:
+		return 0, ae.Err // nothing has happened yet: the call may ask again
+	}
+	c.ask = nil
+	if !errors.Is(ae.Err, syscall.EAGAIN) {
+		return 0, ae
+	}
+	if _, err := c.Write(request[ae.Sent:]); err != nil {
+		return 0, &rawio.AskError{Sent: max(ae.Sent, 1), Err: err}
+	}
+	return c.raw.ReadLazy(m)
 }
 
 // Read reads through TLS.
@@ -137,45 +133,15 @@ func (c *h1conn) late(err error) error {
 
 // Write writes all of p, or returns how much was written before the error.
 func (c *h1conn) Write(p []byte) (int, error) {
-	if c.nc != c.socket || c.raw == nil {
+	if c.raw == nil {
 		return c.nc.Write(p)
 	}
-	c.out, c.werrno = p, 0
-	err := c.raw.Write(c.onWrite)
-	n := len(p) - len(c.out)
-	c.out = nil
-	if err == nil && c.werrno != 0 {
-		err = os.NewSyscallError("write", c.werrno)
-	}
-	return n, err
-}
-
-// tryWrite writes what it can and returns false if it must be called again when
-// the socket takes more.
-func (c *h1conn) tryWrite(fd uintptr) bool {
-	for len(c.out) > 0 {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.out[0])), uintptr(len(c.out)))
-		switch errno {
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return false
-		case 0:
-			c.out = c.out[n:]
-		default:
-			c.werrno = errno
-			return true
-		}
-	}
-	return true
+	return c.raw.Write(p, nil)
 }
 
 // silent reports whether nothing waits to be read, without waiting for it.
 func (c *h1conn) silent() bool {
-	if c.raw == nil || c.br.Buffered() > 0 {
-		return false
-	}
-	c.quiet = false
-	if err := c.raw.Control(c.onPeek); err != nil || !c.quiet {
+	if c.peeker == nil || c.br.Buffered() > 0 || !c.peeker.Silent() {
 		return false
 	}
 	if tc, ok := c.nc.(*tls.Conn); ok {
@@ -188,14 +154,6 @@ func (c *h1conn) silent() bool {
 		return n == 0 && ok && ne.Timeout()
 	}
 	return true
-}
-
-// peek looks at the socket without taking a byte from it.
-func (c *h1conn) peek(fd uintptr) {
-	var b [1]byte
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
-		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
-	c.quiet = errno == syscall.EAGAIN
 }
 
 // setReadBy sets the read deadline; zero: none.
@@ -220,9 +178,13 @@ func (c *h1conn) writeWithin(d time.Duration, now time.Time) {
 	}
 }
 
+// endCall is Reply.Done of the call that has c.
+func (c *h1conn) endCall() error { return c.call.close() }
+
 // rest prepares c for the idle list.
 func (c *h1conn) rest() {
 	c.call, c.used = nil, true
+	c.head.Fields.Reset()
 	c.br.Release()
 }
 

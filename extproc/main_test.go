@@ -160,7 +160,7 @@ func (b *stoppable) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
-// body reads a reply to its end and closes it.
+// body reads a reply to its end and closes it; its fields stay.
 func body(t *testing.T, r *Reply, err error) string {
 	t.Helper()
 	if err != nil {
@@ -170,7 +170,12 @@ func body(t *testing.T, r *Reply, err error) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var kept exchange.Fields // valid after Close
+	for name, value := range r.Fields.All() {
+		kept.Add(name, value)
+	}
 	r.Close()
+	r.Fields = kept
 	return string(b)
 }
 

@@ -84,7 +84,7 @@ var doneCtx = func() context.Context {
 // want starts the watch if there is a reason and a way. x.mu is held.
 func (x *clientCtx) want() {
 	x.wanted = true
-	if x.bodyRead && !x.ended && x.err == nil && x.watching == nil && x.c.sock.rc != nil {
+	if x.bodyRead && !x.ended && x.err == nil && x.watching == nil && x.c.sock.raw != nil {
 		x.watching = make(chan struct{})
 		go watchClient(x, x.watching)
 	}

@@ -43,8 +43,10 @@ type h1conn struct {
 	n    int // requests read
 
 	// Deadlines as last set. readBy belongs to whoever reads the body, and zero
-	// means that the real one is unknown; writeBy to whoever writes.
+	// means that the real one is unknown; writeBy to whoever writes, and zero means
+	// that there is none.
 	readBy, writeBy time.Time
+	blocked         func() // extendWrite, made once
 
 	// Of the current exchange.
 	now      time.Time
@@ -89,6 +91,7 @@ const (
 // holding memory while idle; a TLS connection holds the input buffer.
 func newH1(c *conn) *h1conn {
 	h := &h1conn{conn: c}
+	h.blocked = h.extendWrite
 	if c.tls == nil {
 		h.r = h1.NewReader(c.sock)
 		c.sock.give = h.r.Release
@@ -147,15 +150,15 @@ func (c *h1conn) await() bool {
 	if c.r.Buffered() > 0 {
 		return !c.closing()
 	}
-	wait := c.lim.KeepAliveTimeout
+	now, wait := c.x.Ended, c.lim.KeepAliveTimeout
 	if c.n == 0 {
-		wait = c.lim.connTimeout() // of the generation that accepted the connection
+		now, wait = time.Now(), c.lim.connTimeout() // of the generation that accepted the connection
 	}
 	c.x.Reset(c) // an idle connection holds no head, no buffer and no generation
 	c.site = nil
 	c.r.Release()
 	c.freeOut()
-	c.extendRead(time.Now(), wait)
+	c.extendRead(now, wait)
 	if !c.state.CompareAndSwap(connActive, connIdle) && c.state.Load() != connIdle {
 		return false
 	}

@@ -229,8 +229,11 @@ func (c *h1conn) send(p, end []byte) error {
 	c.vec = [3][]byte{c.out, p, end}
 	c.out = c.out[:0]
 	defer clear(c.vec[:])
-	if c.tls != nil {
+	switch {
+	case c.tls != nil:
 		return c.sendTLS()
+	case len(p) == 0 && c.sock.raw != nil:
+		return c.sendSmall(c.vec[0])
 	}
 	c.bufs = c.vec[:]
 	for {
@@ -242,6 +245,24 @@ func (c *h1conn) send(p, end []byte) error {
 		if n == 0 || !timedOut(err) || c.state.Load() == connClosed {
 			return c.writeFailed(err)
 		}
+	}
+}
+
+// sendSmall writes bytes that the socket takes at once, nearly always: a deadline
+// is set only if it does not, so that nobody looks at the clock before.
+func (c *h1conn) sendSmall(p []byte) error {
+	for {
+		if !c.writeBy.IsZero() {
+			c.extendWrite() // one that was set once must not lie in the past
+		}
+		n, err := c.sock.raw.Write(p, c.blocked)
+		if err == nil {
+			return nil
+		}
+		if n == 0 || !timedOut(err) || c.state.Load() == connClosed {
+			return c.writeFailed(err)
+		}
+		p = p[n:]
 	}
 }
 
@@ -277,7 +298,7 @@ func (c *h1conn) SendFile(f *os.File, off, n int64) (int64, error) {
 	if c.resp.bounded && n > c.resp.left {
 		return 0, errLong
 	}
-	if c.tls != nil || c.sock.rc == nil || c.resp.chunked || n <= 16<<10 {
+	if c.tls != nil || c.sock.raw == nil || c.resp.chunked || n <= 16<<10 {
 		return c.copyFile(f, off, n)
 	}
 	if err := c.Flush(); err != nil {

@@ -230,6 +230,7 @@ func (s *Server) finished(site Site, x *exchange.Exchange, err error) {
 			s.logger().Error("panic after exchange", "id", x.Req.ID, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
+	x.Ended = time.Now()
 	site.Finished(x, err)
 }
 

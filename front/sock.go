@@ -4,81 +4,60 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"httpjet/rawio"
 )
 
-// sock is the kernel socket of a connection, with what net.Conn does not offer:
-// reading into memory that is taken once there is something to read, watching
-// for the peer's end without consuming bytes, and sendfile at an offset.
+// sock is the connection of a client below TLS, with what net.Conn does not
+// offer: cheap system calls, reading into memory that is taken once there is
+// something to read, watching for the peer's end without consuming bytes, and
+// sendfile at an offset.
 type sock struct {
 	net.Conn
-	rc syscall.RawConn // nil if Conn is not a socket, in tests
+	raw *rawio.Socket // nil if Conn is not a socket, in tests
 
 	give func() // gives the memory of ReadLazy back; set by its user
-
-	// One ReadLazy in progress; the callback is made once.
-	take func() []byte
-	n    int
-	err  error
-	lazy func(fd uintptr) bool
 }
 
-func newSock(nc net.Conn) *sock {
-	s := &sock{Conn: nc}
-	if sc, ok := nc.(syscall.Conn); ok {
-		s.rc, _ = sc.SyscallConn()
-	}
-	s.lazy = s.readNow
-	return s
-}
+// rawMost is the most that a write hands to the kernel without telling the
+// scheduler: copying it takes some 10 µs.
+const rawMost = 64 << 10
+
+func newSock(nc net.Conn) *sock { return &sock{Conn: nc, raw: rawio.New(nc)} }
 
 // ReadLazy reads into the memory that take returns and holds none while it waits
 // (h1.LazyReader).
 func (s *sock) ReadLazy(take func() []byte) (int, error) {
-	if s.rc == nil {
+	if s.raw == nil {
 		return s.Conn.Read(take())
 	}
-	s.take, s.n, s.err = take, 0, nil
-	if err := s.rc.Read(s.lazy); err != nil {
-		return 0, err
-	}
-	switch {
-	case s.err != nil:
-		return 0, os.NewSyscallError("read", s.err)
-	case s.n == 0:
-		return 0, io.EOF
-	}
-	return s.n, nil
+	return s.raw.ReadLazy(rawio.Memory{Take: take, Give: s.give})
 }
 
-// readNow reads once without blocking; false means that there is nothing yet, and
-// lets the runtime park the goroutine. It must try first: an edge that came before
-// the call is not reported again.
-func (s *sock) readNow(fd uintptr) bool {
-	p := s.take()
-	for {
-		s.n, s.err = unix.Read(int(fd), p)
-		if s.err != unix.EINTR {
-			break
-		}
+// Read reads as net.Conn does.
+func (s *sock) Read(p []byte) (int, error) {
+	if s.raw == nil || len(p) == 0 {
+		return s.Conn.Read(p)
 	}
-	if s.err == unix.EAGAIN {
-		s.n, s.err = 0, nil
-		s.give()
-		return false
+	return s.raw.Read(p)
+}
+
+// Write writes as net.Conn does.
+func (s *sock) Write(p []byte) (int, error) {
+	if s.raw == nil || len(p) > rawMost {
+		return s.Conn.Write(p)
 	}
-	s.n = max(s.n, 0)
-	return true
+	return s.raw.Write(p, nil)
 }
 
 // watch returns true when the peer has gone, false when a read deadline ends the
 // watch. Bytes do not: a client may send its next request, and the last ones of
 // TLS are a farewell.
 func (s *sock) watch() (gone bool) {
-	err := s.rc.Read(func(fd uintptr) bool {
+	err := s.raw.Raw().Read(func(fd uintptr) bool {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 		n, err := unix.Poll(p, 0)
 		for err == unix.EINTR { // the end is signalled once: it must not be missed
@@ -99,7 +78,7 @@ func (s *sock) sendFile(f *os.File, off, n int64) (sent int64, err error) {
 	}
 	var werr, serr error
 	err = src.Control(func(in uintptr) {
-		werr = s.rc.Write(func(out uintptr) bool {
+		werr = s.raw.Raw().Write(func(out uintptr) bool {
 			for sent < n {
 				at := off + sent
 				m, e := unix.Sendfile(int(out), int(in), &at, int(min(n-sent, 1<<30)))

@@ -109,8 +109,7 @@ func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x)
 
 // Finished writes the access log and counts x after its last byte.
 func (g *Generation) Finished(x *exchange.Exchange, err error) {
-	now := time.Now()
-	g.metrics.Finished(x, err, now.Sub(x.Began))
+	g.metrics.Finished(x, err, x.Ended.Sub(x.Began))
 	logs, own := g.logs[x.Route.VHost]
 	if !own {
 		logs = g.logs[""]
@@ -120,7 +119,7 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	}
 	buf := lines.Get().(*[]byte)
 	for i := range logs {
-		*buf = logs[i].format.Line((*buf)[:0], x, err, now)
+		*buf = logs[i].format.Line((*buf)[:0], x, err, x.Ended)
 		logs[i].out.Write(*buf) // a Sink never fails; standard output has nowhere to report it
 	}
 	lines.Put(buf)

@@ -27,36 +27,53 @@ type Response struct {
 // request it answers. The error is a *SyntaxError: like a request, a response
 // must have exactly one framing.
 func ParseResponse(head, method string) (Response, error) {
-	r := Response{Length: -1}
+	var r Response
+	err := r.Parse(head, method)
+	return r, err
+}
+
+// Parse is ParseResponse into r, whose fields keep their memory. After an error
+// r is empty.
+func (r *Response) Parse(head, method string) error {
+	fields := r.Fields
+	fields.Reset()
+	*r = Response{Length: -1, Fields: fields}
+	err := r.parse(head, method)
+	if err != nil {
+		fields = r.Fields
+		fields.Reset()
+		*r = Response{Fields: fields}
+	}
+	return err
+}
+
+func (r *Response) parse(head, method string) error {
 	rest, err := r.parseStatusLine(head)
 	if err != nil {
-		return Response{}, err
+		return err
 	}
 	var fr framer
 	for {
 		line, tail, _ := strings.Cut(rest, "\r\n")
 		if line == "" {
 			if tail != "" {
-				return Response{}, bad("bytes behind the head")
+				return bad("bytes behind the head")
 			}
 			break
 		}
 		rest = tail
 		name, value, err := parseField(line)
 		if err != nil {
-			return Response{}, err
+			return err
 		}
 		if r.Fields.Len() == maxResponseFields {
-			return Response{}, &SyntaxError{431, "too many fields"}
+			return &SyntaxError{431, "too many fields"}
 		}
 		if !fr.take(name, value) {
 			r.Fields.Add(name, value)
 		}
 	}
-	if err := r.frame(&fr, method); err != nil {
-		return Response{}, err
-	}
-	return r, nil
+	return r.frame(&fr, method)
 }
 
 // parseStatusLine reads version SP 3DIGIT [ SP reason ] (RFC 9112 §4). The space

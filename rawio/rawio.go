@@ -1,0 +1,235 @@
+// Package rawio reads and writes the kernel socket under a net.Conn without
+// handing the processor to another goroutine and back for each system call, and
+// takes memory for a read only when there is something to read. It knows no
+// protocol and no TLS, sets no deadline and closes nothing: that stays with the
+// net.Conn, whose deadlines hold for the calls here too.
+package rawio
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// Socket is the kernel socket of a connection. One goroutine may read and one
+// other may write at the same time.
+//
+// System calls are made inside the callbacks of the RawConn. The socket is
+// non-blocking, so that they never wait, and need not tell the scheduler that
+// they might: syscall.RawSyscall, not syscall.Read. On EAGAIN the callback
+// returns false and the runtime's poller parks the goroutine. Callbacks are made
+// once, and talk through the fields, so that a call allocates nothing.
+type Socket struct {
+	rc syscall.RawConn
+
+	// Of the read in progress.
+	onRead func(fd uintptr) bool
+	p      []byte
+	mem    Memory // its Take is nil: read into p
+	ask    []byte // to be written before the first try
+	rn     int
+	rerr   syscall.Errno
+
+	// Of the write in progress.
+	onWrite func(fd uintptr) bool
+	out     []byte // not written yet
+	before  func() // see Write
+	werr    syscall.Errno
+
+	onPeek func(fd uintptr)
+	quiet  bool
+}
+
+// Memory is where lazy reads get theirs.
+type Memory struct {
+	Take func() []byte // memory to read into, not empty
+	Give func()        // nothing came yet: what the last Take returned is free
+}
+
+// ErrTalkative says that a socket had something to read before it was asked.
+var ErrTalkative = errors.New("bytes or the end of the connection before a request")
+
+// New returns the socket of nc, nil if it has none.
+func New(nc net.Conn) *Socket {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	s := &Socket{rc: rc}
+	s.onRead, s.onWrite, s.onPeek = s.tryRead, s.tryWrite, s.peek
+	return s
+}
+
+// Raw returns the RawConn, for what this package does not offer.
+func (s *Socket) Raw() syscall.RawConn { return s.rc }
+
+// Read reads into p, which is not empty.
+func (s *Socket) Read(p []byte) (int, error) {
+	s.p = p
+	return s.read()
+}
+
+// ReadLazy reads into memory of m and holds none while it waits.
+func (s *Socket) ReadLazy(m Memory) (int, error) {
+	s.mem = m
+	return s.read()
+}
+
+// Ask sends request, not empty, on a socket that nothing should come from by
+// itself, and then reads the answer as ReadLazy does. It costs one system call
+// less than Silent, Write and Read: nothing can have come before the request has
+// gone out, so that the read waits for the poller at once. An *AskError says that
+// the request did not go out whole; any other error is that of the read.
+func (s *Socket) Ask(request []byte, m Memory) (int, error) {
+	s.ask, s.mem = request, m
+	n, err := s.read()
+	if s.ask == nil {
+		return n, err
+	}
+	sent := len(request) - len(s.ask)
+	s.ask = nil
+	return 0, &AskError{sent, err}
+}
+
+// AskError is a request that Ask could not send whole. Err is ErrTalkative;
+// syscall.EAGAIN if the socket does not take more at once; or another failure.
+type AskError struct {
+	Sent int // bytes
+	Err  error
+}
+
+func (e *AskError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *AskError) Unwrap() error { return e.Err }
+
+func (s *Socket) read() (int, error) {
+	s.rn, s.rerr = 0, 0
+	err := s.rc.Read(s.onRead)
+	s.p, s.mem = nil, Memory{}
+	switch {
+	case err != nil:
+		return 0, err
+	case s.rerr != 0 && s.ask != nil && !s.quiet:
+		return 0, ErrTalkative
+	case s.rerr != 0 && s.ask != nil:
+		return 0, os.NewSyscallError("write", s.rerr)
+	case s.rerr != 0:
+		return 0, os.NewSyscallError("read", s.rerr)
+	case s.rn == 0:
+		return 0, io.EOF
+	}
+	return s.rn, nil
+}
+
+// tryRead reads once; false means that there is nothing yet. It must try first:
+// what came before the runtime was told of the read is not reported again. Ask
+// has looked after that, and then sent what is to be answered.
+func (s *Socket) tryRead(fd uintptr) bool {
+	if s.ask != nil {
+		return !s.sendAsk(fd)
+	}
+	p := s.p
+	if s.mem.Take != nil {
+		p = s.mem.Take()
+	}
+	n, errno := rw(syscall.SYS_READ, fd, p)
+	if errno == syscall.EAGAIN {
+		if s.mem.Give != nil {
+			s.mem.Give()
+		}
+		return false
+	}
+	s.rn, s.rerr = n, errno
+	return true
+}
+
+// sendAsk reports whether the request went out; else rerr says why.
+func (s *Socket) sendAsk(fd uintptr) bool {
+	if s.peek(fd); !s.quiet {
+		s.rerr = syscall.EPROTO
+		return false
+	}
+	for len(s.ask) > 0 {
+		n, errno := rw(syscall.SYS_WRITE, fd, s.ask)
+		if errno != 0 {
+			s.rerr = errno
+			return false
+		}
+		s.ask = s.ask[n:]
+	}
+	s.ask = nil
+	return true
+}
+
+// Write writes all of p, or returns how much was written before the error. before,
+// if not nil, is called each time that the socket takes no more for now: it may
+// set the deadline that bounds the wait.
+func (s *Socket) Write(p []byte, before func()) (int, error) {
+	s.out, s.before, s.werr = p, before, 0
+	err := s.rc.Write(s.onWrite)
+	n := len(p) - len(s.out)
+	s.out, s.before = nil, nil
+	if err == nil && s.werr != 0 {
+		err = os.NewSyscallError("write", s.werr)
+	}
+	return n, err
+}
+
+// tryWrite writes what it can and returns false if it must be called again when
+// the socket takes more.
+func (s *Socket) tryWrite(fd uintptr) bool {
+	for len(s.out) > 0 {
+		n, errno := rw(syscall.SYS_WRITE, fd, s.out)
+		if errno == syscall.EAGAIN {
+			if s.before != nil {
+				s.before()
+			}
+			return false
+		}
+		s.out, s.werr = s.out[n:], errno
+		if errno != 0 {
+			return true
+		}
+	}
+	return true
+}
+
+// Silent reports whether nothing waits to be read, neither bytes nor the peer's
+// end. It does not wait for the answer. The caller reads from s.
+func (s *Socket) Silent() bool {
+	s.quiet = false
+	return s.rc.Control(s.onPeek) == nil && s.quiet
+}
+
+// peek looks at the socket without taking a byte from it.
+func (s *Socket) peek(fd uintptr) {
+	var b [1]byte
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
+		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	s.quiet = errno == syscall.EAGAIN
+}
+
+// rw is read(2) or write(2) on a non-blocking descriptor. The unsafe pointer is
+// the price of a system call that the scheduler is not told of; nothing but the
+// call itself sees it, as package unsafe allows. Proxying a kibibyte costs about
+// a tenth more without.
+func rw(trap, fd uintptr, p []byte) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		switch errno {
+		case syscall.EINTR:
+		case 0:
+			return int(n), 0
+		default:
+			return 0, errno
+		}
+	}
+}
