@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -432,4 +433,51 @@ func TestParseLevel(t *testing.T) {
 	f("DEBUG", slog.LevelDebug, true)
 	f("WARNING", slog.LevelInfo, false)
 	f("", slog.LevelInfo, false)
+}
+
+// counted is a file that counts its writes.
+type counted struct {
+	writes, bytes int
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.writes++
+	c.bytes += len(p)
+	return len(p), nil
+}
+func (c *counted) Close() error { return nil }
+
+func TestLinesAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSink(Options{}, nil)
+		s.running.Store(true)
+		var out counted
+		go s.flush(&out, func(error) {})
+		synctest.Wait()
+		line := []byte(strings.Repeat("x", 99) + "\n")
+		for range 100 {
+			s.Write(line)
+			synctest.Wait()
+		}
+		if out.writes != 0 {
+			t.Errorf("%d writes at once", out.writes)
+		}
+		time.Sleep(gather)
+		synctest.Wait()
+		if out.writes != 1 || out.bytes != 100*len(line) {
+			t.Errorf("%d bytes in %d writes", out.bytes, out.writes)
+		}
+		for range oneWrite/len(line) + 1 { // as much as one write takes does not wait
+			s.Write(line)
+		}
+		synctest.Wait()
+		if out.writes < 2 {
+			t.Error("a full write waits")
+		}
+		s.Write(line)
+		s.Retire()
+		if want := (100 + oneWrite/len(line) + 2) * len(line); out.bytes != want {
+			t.Errorf("%d bytes, want %d", out.bytes, want)
+		}
+	})
 }

@@ -14,15 +14,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/DeRuina/timberjack"
 )
 
 const (
-	maxLines = 65536    // lines waiting for the disk (R-LOG-1)
-	maxBytes = 32 << 20 // their bytes
-	oneWrite = 64 << 10 // bytes handed to the file at once, whole lines
-	keepCap  = 1 << 20  // larger buffers are given back after use
+	maxLines = 65536                  // lines waiting for the disk (R-LOG-1)
+	maxBytes = 32 << 20               // their bytes
+	oneWrite = 64 << 10               // bytes handed to the file at once, whole lines
+	gather   = 100 * time.Millisecond // from the first line that waits to its write, unless oneWrite is full before
+	keepCap  = 1 << 20                // larger buffers are given back after use
 	mebibyte = 1 << 20
 )
 
@@ -40,7 +42,8 @@ type Options struct {
 type Sink struct {
 	opt     Options
 	dropped *atomic.Uint64
-	wake    chan struct{} // capacity 1: something to do for flush
+	wake    chan struct{} // capacity 1: a line waits
+	full    chan struct{} // capacity 1: oneWrite bytes wait
 	reopen  chan chan error
 	quit    chan struct{}
 	done    chan struct{} // closed when flush has ended
@@ -59,7 +62,7 @@ func NewSink(opt Options, dropped *atomic.Uint64) *Sink {
 	if dropped == nil {
 		dropped = new(atomic.Uint64)
 	}
-	return &Sink{opt: opt, dropped: dropped, wake: make(chan struct{}, 1), reopen: make(chan chan error),
+	return &Sink{opt: opt, dropped: dropped, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), reopen: make(chan chan error),
 		quit: make(chan struct{}), done: make(chan struct{})}
 }
 
@@ -137,14 +140,27 @@ func (s *Sink) Write(line []byte) (int, error) {
 		s.dropped.Add(1)
 		return len(line), nil
 	}
+	before := len(s.queue)
 	s.queue = append(s.queue, line...)
+	after := len(s.queue)
 	s.lines++
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	// The one who adds the first line, or the one that makes a full write, tells:
+	// the others cost nothing but a copy.
+	if before == 0 {
+		signal(s.wake)
+	}
+	if before < oneWrite && after >= oneWrite {
+		signal(s.full)
 	}
 	return len(line), nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func (s *Sink) late(line []byte) {
@@ -166,11 +182,15 @@ func (s *Sink) take(empty []byte) (queue []byte) {
 	return queue
 }
 
-// flush is the goroutine that owns the file. It ends when quit is closed and the
-// queue is empty.
+// flush is the goroutine that owns the file. It writes once in a while and many
+// lines at once, because a write costs as much as many lines. It ends when quit is
+// closed and the queue is empty.
 func (s *Sink) flush(out io.WriteCloser, report func(error)) {
 	defer close(s.done)
 	var spare []byte
+	var asked chan error // a Reopen that waits for the queue
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
 	healthy := true
 	for ending := false; ; {
 		batch := s.take(spare)
@@ -183,22 +203,32 @@ func (s *Sink) flush(out io.WriteCloser, report func(error)) {
 		if spare = batch; cap(spare) > keepCap {
 			spare = nil
 		}
-		if len(batch) > 0 {
+		switch {
+		case len(batch) > 0 && (ending || asked != nil):
 			continue
-		}
-		if ending {
-			out.Close() // joins the library's goroutine
-			return
-		}
-		select {
-		case <-s.wake:
-		case reply := <-s.reopen:
+		case asked != nil:
 			next, err := s.open()
 			if err == nil {
 				out.Close()
 				out = next
 			}
-			reply <- err
+			asked <- err
+			asked = nil
+		case ending && len(batch) == 0:
+			out.Close() // joins the library's goroutine
+			return
+		}
+		select {
+		case <-s.wake:
+			timer.Reset(gather)
+			select {
+			case <-timer.C:
+			case <-s.full:
+			case asked = <-s.reopen:
+			case <-s.quit:
+				ending = true
+			}
+		case asked = <-s.reopen:
 		case <-s.quit:
 			ending = true
 		}

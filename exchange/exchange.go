@@ -169,6 +169,10 @@ type Exchange struct {
 	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
 	EchoID bool
 
+	// ClientText of the last exchange on the connection, and for which address.
+	clientText string
+	textOf     netip.Addr
+
 	wire     Wire
 	filters  []Filter
 	sink     Sink
@@ -187,7 +191,7 @@ func (x *Exchange) Reset(w Wire) {
 	req.Reset()
 	resp.Reset()
 	tr.Reset()
-	*x = Exchange{wire: w, filters: filters, limit: -1, Trailers: tr}
+	*x = Exchange{wire: w, filters: filters, limit: -1, Trailers: tr, clientText: x.clientText, textOf: x.textOf}
 	x.Req.Fields, x.Resp.Fields = req, resp
 	x.Resp.Length = -1
 	x.end = wireSink{x}
@@ -196,6 +200,18 @@ func (x *Exchange) Reset(w Wire) {
 // Context is done soon after the client is gone, or when the server cuts the
 // exchange at the end of its drain.
 func (x *Exchange) Context() context.Context { return x.wire.Context() }
+
+// ClientText returns Req.Client as text, without its zone; "" if it is not known.
+// The text is made again only when the client of the connection changes.
+func (x *Exchange) ClientText() string {
+	if a := x.Req.Client; a != x.textOf {
+		x.textOf, x.clientText = a, ""
+		if a.IsValid() {
+			x.clientText = a.Unmap().WithZone("").String()
+		}
+	}
+	return x.clientText
+}
 
 // Started reports whether the response head has been sent.
 func (x *Exchange) Started() bool { return x.started }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -184,4 +185,26 @@ func TestResetKeepsMemory(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations for each reset", n)
 	}
+}
+
+func TestClientText(t *testing.T) {
+	var x Exchange
+	f := func(addr, want string) {
+		t.Helper()
+		x.Reset(nil)
+		if addr != "" {
+			x.Req.Client = netip.MustParseAddr(addr)
+		}
+		for range 2 {
+			if got := x.ClientText(); got != want {
+				t.Errorf("%q: %q, want %q", addr, got, want)
+			}
+		}
+	}
+	f("192.0.2.1", "192.0.2.1")
+	f("192.0.2.1", "192.0.2.1")
+	f("", "")
+	f("::ffff:192.0.2.1", "192.0.2.1")
+	f("fe80::1%eth0", "fe80::1")
+	f("2001:db8::1", "2001:db8::1")
 }

@@ -88,10 +88,7 @@ func (o *Options) ours(name string) bool {
 }
 
 func (o *Options) add(x *exchange.Exchange, dst *exchange.Fields, chain string) {
-	client := "" // without port and zone
-	if x.Req.Client.IsValid() {
-		client = x.Req.Client.Unmap().WithZone("").String()
-	}
+	client := x.ClientText()
 	if v := o.chain(x, chain, client); v != "" {
 		dst.Add("X-Forwarded-For", v)
 	}
