@@ -437,12 +437,12 @@ func TestParseLevel(t *testing.T) {
 
 // counted is a file that counts its writes.
 type counted struct {
-	writes, bytes int
+	writes, bytes atomic.Int64
 }
 
 func (c *counted) Write(p []byte) (int, error) {
-	c.writes++
-	c.bytes += len(p)
+	c.writes.Add(1)
+	c.bytes.Add(int64(len(p)))
 	return len(p), nil
 }
 func (c *counted) Close() error { return nil }
@@ -459,25 +459,25 @@ func TestLinesAreWrittenTogether(t *testing.T) {
 			s.Write(line)
 			synctest.Wait()
 		}
-		if out.writes != 0 {
-			t.Errorf("%d writes at once", out.writes)
+		if out.writes.Load() != 0 {
+			t.Errorf("%d writes at once", out.writes.Load())
 		}
 		time.Sleep(gather)
 		synctest.Wait()
-		if out.writes != 1 || out.bytes != 100*len(line) {
-			t.Errorf("%d bytes in %d writes", out.bytes, out.writes)
+		if out.writes.Load() != 1 || out.bytes.Load() != int64(100*len(line)) {
+			t.Errorf("%d bytes in %d writes", out.bytes.Load(), out.writes.Load())
 		}
 		for range oneWrite/len(line) + 1 { // as much as one write takes does not wait
 			s.Write(line)
 		}
 		synctest.Wait()
-		if out.writes < 2 {
+		if out.writes.Load() < 2 {
 			t.Error("a full write waits")
 		}
 		s.Write(line)
 		s.Retire()
-		if want := (100 + oneWrite/len(line) + 2) * len(line); out.bytes != want {
-			t.Errorf("%d bytes, want %d", out.bytes, want)
+		if want := int64((100 + oneWrite/len(line) + 2) * len(line)); out.bytes.Load() != want {
+			t.Errorf("%d bytes, want %d", out.bytes.Load(), want)
 		}
 	})
 }
