@@ -80,6 +80,13 @@ func TestParsePSS(t *testing.T) {
 	}
 }
 
+func TestMetric(t *testing.T) {
+	text := []byte("# TYPE a_total counter\na_total 12\na_total_more 5\nb_total{x=\"1\"} 3\n")
+	if a, b := metric(text, "a_total"), metric(text, "b_total"); a != 12 || b != 0 {
+		t.Errorf("got %v and %v", a, b)
+	}
+}
+
 const wrkSays = `Running 3s test @ http://127.0.0.1:20000/1k.txt
   1 threads and 64 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev
@@ -191,6 +198,34 @@ func TestRowsPairRounds(t *testing.T) {
 	}
 	if m := spreadOf([]float64{4, 1, 3, 2}); m != (spread{2.5, 1, 4}) {
 		t.Errorf("spread of four is %v", m)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "performance.md")
+	before := "head\n" + tableBegin + "old\n" + tableEnd + "tail\n"
+	if err := os.WriteFile(file, []byte(before), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		disturbed int
+		want      string
+	}{{1, before}, {0, "head\n" + tableBegin + "new\n" + tableEnd + "tail\n"}} {
+		if err := publish(file, "new\n", []row{{}, {Disturbed: f.disturbed}}); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(file); err != nil || string(text) != f.want {
+			t.Errorf("%d disturbed: %q, %v", f.disturbed, text, err)
+		}
+	}
+	if err := os.WriteFile(file, []byte("no marks"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(file, "new\n", nil); err == nil {
+		t.Error("no error without marks")
+	}
+	if text, err := os.ReadFile(filepath.Join("..", document)); err != nil || !strings.Contains(string(text), tableBegin) || !strings.Contains(string(text), tableEnd) {
+		t.Errorf("%s has no place for a table: %v", document, err)
 	}
 }
 

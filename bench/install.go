@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -67,6 +69,13 @@ func goTool(args ...string) error {
 	return nil
 }
 
+var versionNumber = regexp.MustCompile(`\d+\.\d[\w.+~-]*`)
+
+// version is the first version number that a command prints.
+func version(name string, args ...string) string {
+	return cmp.Or(versionNumber.FindString(output(name, args...)), "unknown")
+}
+
 // output is the first line that a command prints, to whichever output.
 func output(name string, args ...string) string {
 	out, _ := exec.Command(name, args...).CombinedOutput() // wrk ends with 1 after its version
@@ -77,8 +86,8 @@ func output(name string, args ...string) string {
 // programs is the versions of everything that takes part.
 func (b *bench) programs() map[string]string {
 	return map[string]string{
-		"httpjet": b.commit, "go": runtime.Version(), "caddy": output(b.caddy, "version"), "nginx": output("nginx", "-v"),
-		"haproxy": output("haproxy", "-v"), "wrk": output("wrk", "-v"), "h2load": output("h2load", "--version"),
+		"httpjet": b.commit, "go": runtime.Version(), "caddy": caddyVersion, "nginx": version("nginx", "-v"),
+		"haproxy": version("haproxy", "-v"), "wrk": version("wrk", "-v"), "h2load": version("h2load", "--version"),
 	}
 }
 

@@ -102,19 +102,8 @@ func names() []string {
 }
 
 func (b *bench) run(ctx context.Context, only []string, on string, save bool) error {
-	for _, name := range only {
-		if !slices.Contains(names(), name) {
-			return fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names(), ", "))
-		}
-	}
-	if on != "one" && on != "all" && on != "both" {
-		return fmt.Errorf("-cores %q: use one, all or both", on)
-	}
-	if b.rounds < 1 || b.seconds < 1 || b.connections < 1 || b.gib < 1 || b.idle < 1 || b.relays < 1 || b.repeats < 0 {
-		return errors.New("counts and times must be positive")
-	}
-	if on != "all" && runtime.NumCPU() < 2 {
-		return errors.New("a core for the server alone needs two: use -cores all")
+	if err := b.check(only, on); err != nil {
+		return err
 	}
 	if err := b.prepare(); err != nil {
 		return err
@@ -149,8 +138,31 @@ func (b *bench) run(ctx context.Context, only []string, on string, save bool) er
 			break
 		}
 	}
-	fmt.Printf("\n%s, %d rounds, httpjet %s: median [least–most]\n\n%s", b.began.UTC().Format(time.DateOnly), b.rounds, b.commit, table(rows))
-	return errors.Join(errs...)
+	said := b.headline() + "\n\n" + table(rows)
+	fmt.Print("\n", said)
+	if err := errors.Join(errs...); err != nil || !save || len(only) > 0 || on != "both" {
+		return err
+	}
+	return publish(document, said, rows)
+}
+
+// check refuses a command line that cannot be measured.
+func (b *bench) check(only []string, on string) error {
+	for _, name := range only {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names(), ", "))
+		}
+	}
+	if on != "one" && on != "all" && on != "both" {
+		return fmt.Errorf("-cores %q: use one, all or both", on)
+	}
+	if b.rounds < 1 || b.seconds < 1 || b.connections < 1 || b.gib < 1 || b.idle < 1 || b.relays < 1 || b.repeats < 0 {
+		return errors.New("counts and times must be positive")
+	}
+	if on != "all" && runtime.NumCPU() < 2 {
+		return errors.New("a core for the server alone needs two: use -cores all")
+	}
+	return nil
 }
 
 // prepare makes what does not depend on a scenario.
@@ -161,6 +173,9 @@ func (b *bench) prepare() error {
 	}
 	if b.descriptors, err = raise(); err != nil {
 		return err
+	}
+	if need := max(b.idle, 2*b.relays) + 500; b.descriptors < need {
+		return fmt.Errorf("%d files may be open, %d are needed: ulimit -n, or smaller -idle and -relays", b.descriptors, need)
 	}
 	if b.cert, b.key, err = certificate(); err != nil {
 		return err

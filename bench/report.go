@@ -155,6 +155,41 @@ func table(rows []row) string {
 	return out.String()
 }
 
+// headline says what a table is of.
+func (b *bench) headline() string {
+	m, p := machine(), b.programs()
+	return fmt.Sprintf("%s, %d rounds of %d s: httpjet %s (%s), nginx %s, HAProxy %s, Caddy %s; %s CPUs (%s), Linux %s.",
+		b.began.UTC().Format("2 January 2006"), b.rounds, b.seconds, b.commit, p["go"],
+		p["nginx"], p["haproxy"], p["caddy"], m["cpus"], m["model"], m["linux"])
+}
+
+// document shows the table of the last full run, between two marks.
+const (
+	document   = "docs/performance.md"
+	tableBegin = "<!-- table: written by go run ./bench -save -->\n"
+	tableEnd   = "<!-- end of table -->\n"
+)
+
+// publish puts a table into a document, if no sample that counts was disturbed.
+func publish(file, said string, rows []row) error {
+	for _, r := range rows {
+		if r.Disturbed > 0 {
+			fmt.Fprintln(os.Stderr, file, "is left alone: the machine was not quiet")
+			return nil
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	head, rest, begins := strings.Cut(string(text), tableBegin)
+	_, tail, ends := strings.Cut(rest, tableEnd)
+	if !begins || !ends {
+		return fmt.Errorf("%s: the marks of the table are missing", file)
+	}
+	return os.WriteFile(file, []byte(head+tableBegin+said+tableEnd+tail), 0o644)
+}
+
 // A report is what -save keeps of a scenario.
 type report struct {
 	Date     time.Time         `json:"date"`

@@ -116,39 +116,21 @@ var scenarios = []scenario{
 // run measures a scenario. Each round runs every server once and begins with
 // another one, so that a machine that slows down or warms up does so for all.
 func (s scenario) run(ctx context.Context, b *bench, c cores) error {
-	up, err := b.startUpstream(c)
-	if err != nil {
-		return err
-	}
-	defer up.stop()
-	all := map[string]*running{}
-	b.up = nil
+	all, err := s.startAll(ctx, b, c)
 	defer func() {
 		for _, r := range b.up {
 			r.stop()
 		}
 		b.up = nil
 	}()
-	for _, e := range s.entries {
-		if s.memory || all[e.name] != nil {
-			continue
-		}
-		r, err := b.start(ctx, e.server, c)
-		if err != nil {
-			return err
-		}
-		all[e.name] = r
-		b.up = append(b.up, r)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s: %s; cores: %s; %s\n", s.name, s.says, c.name, s.unit)
-	if !s.memory { // warm: pools filled, files cached
-		for _, e := range s.entries {
-			if _, err := s.take(b.brief(), ctx, c, e, all[e.name]); err != nil {
-				return fmt.Errorf("%s: %v", e.label, err)
-			}
-		}
+	rounds := b.rounds
+	if s.memory {
+		rounds = min(rounds, 3) // it hardly varies
 	}
-	for round := range b.rounds {
+	for round := range rounds {
 		for i := range s.entries {
 			e := s.entries[(round+i)%len(s.entries)]
 			said, err := b.undisturbed(ctx, !s.memory, func() (sample, error) {
@@ -157,12 +139,47 @@ func (s scenario) run(ctx context.Context, b *bench, c cores) error {
 				return x, err
 			})
 			if err != nil {
-				return fmt.Errorf("%s: %v\n%s", e.label, err, b.last(all[e.name]))
+				return fmt.Errorf("%s: %v\n%s", e.label, err, all[e.name].said())
 			}
-			fmt.Fprintf(os.Stderr, "  round %d of %d  %s\n", round+1, b.rounds, said)
+			fmt.Fprintf(os.Stderr, "  round %d of %d  %s\n", round+1, rounds, said)
+		}
+	}
+	for _, r := range b.up {
+		if err := r.inEarnest(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// startAll starts the upstream and, unless each sample has its own, the servers,
+// and warms them: pools are filled, files cached. b.up is what runs, also after
+// an error.
+func (s scenario) startAll(ctx context.Context, b *bench, c cores) (map[string]*running, error) {
+	up, err := b.startUpstream(c)
+	if err != nil {
+		return nil, err
+	}
+	b.up = []*running{up}
+	fmt.Fprintf(os.Stderr, "%s: %s; cores: %s; %s\n", s.name, s.says, c.name, s.unit)
+	all := map[string]*running{}
+	if s.memory {
+		return all, nil
+	}
+	for _, e := range s.entries {
+		if all[e.name] == nil {
+			r, err := b.start(ctx, e.server, c)
+			if err != nil {
+				return nil, err
+			}
+			all[e.name] = r
+			b.up = append(b.up, r)
+		}
+		if _, err := s.take(b.brief(), ctx, c, e, all[e.name]); err != nil {
+			return nil, fmt.Errorf("%s: %v\n%s", e.label, err, all[e.name].said())
+		}
+	}
+	return all, nil
 }
 
 // brief is b with the shortest samples.
@@ -172,13 +189,12 @@ func (b *bench) brief() *bench {
 	return &short
 }
 
-// last is the end of what a server printed.
-func (b *bench) last(r *running) string {
+// said is the end of what a server printed.
+func (r *running) said() string {
 	if r == nil {
-		return ""
+		return "" // it had a process for each sample
 	}
-	text := r.out.Bytes()
-	return string(text[max(0, len(text)-2000):])
+	return r.out.String()
 }
 
 // perUnit takes a sample of CPU time around f.
@@ -242,7 +258,7 @@ func (b *bench) held(ctx context.Context, c cores, e entry, _ *running) (sample,
 		n, kind, warm = b.relays, "hold-ws", (*bench).messages
 	}
 	if _, err := warm(b.brief(), ctx, c, e, r); err != nil {
-		return sample{}, err
+		return sample{}, fmt.Errorf("%v\n%s", err, r.said())
 	}
 	if err := sleep(ctx, b.settle); err != nil {
 		return sample{}, err
@@ -261,6 +277,9 @@ func (b *bench) held(ctx context.Context, c cores, e entry, _ *running) (sample,
 			return err
 		})
 	})
+	if err == nil {
+		err = r.inEarnest()
+	}
 	return x, err
 }
 

@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"text/template"
 	"time"
@@ -101,8 +102,30 @@ func bothCores() (one, all cores) {
 type running struct {
 	name        string
 	http, https string // its addresses
+	metrics     string // of httpjet
+	dir         string
 	cmd         *exec.Cmd
-	out         *bytes.Buffer
+	out         *tail
+}
+
+// A tail keeps the last of what a process prints.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-4<<10):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
 }
 
 // endsWithParent lets no process outlive this one, however it ends.
@@ -130,7 +153,7 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 	if args[0], err = b.program(args[0]); err != nil {
 		return nil, err
 	}
-	r := &running{name: s.name, http: v.HTTP, https: v.HTTPS, out: &bytes.Buffer{}}
+	r := &running{name: s.name, http: v.HTTP, https: v.HTTPS, metrics: v.Metrics, dir: dir, out: &tail{}}
 	r.cmd = command(r.out, dir, c.pin(c.server, args)...)
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
@@ -216,7 +239,7 @@ func render(text string, v any) (string, error) {
 }
 
 // command is a process whose output is kept and that does not outlive this one.
-func command(out *bytes.Buffer, dir string, args ...string) *exec.Cmd {
+func command(out *tail, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
@@ -232,7 +255,7 @@ func (b *bench) startUpstream(c cores) (*running, error) {
 			return nil, err
 		}
 	}
-	r := &running{name: "upstream", out: &bytes.Buffer{}}
+	r := &running{name: "upstream", out: &tail{}}
 	r.cmd = command(r.out, b.dir, c.pin(c.load, []string{b.self, helper, "upstream", b.app, b.fastcgi})...)
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
@@ -300,6 +323,43 @@ func answers(client *http.Client, url string, major int) error {
 		return fmt.Errorf("%s is %s %s, not the expected kibibyte", url, resp.Proto, resp.Status)
 	}
 	return nil
+}
+
+// inEarnest makes sure that httpjet did what the others were spared: it counted
+// its requests and logged them.
+func (r *running) inEarnest() error {
+	if r.name != httpjet.name {
+		return nil
+	}
+	resp, err := http.Get("http://" + r.metrics + "/metrics")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	served, dropped := metric(text, "httpjet_requests_total"), metric(text, "httpjet_log_access_dropped_lines_total")
+	if served == 0 || dropped > 0 {
+		return fmt.Errorf("httpjet counted %.0f requests and dropped %.0f lines of its access log", served, dropped)
+	}
+	log, err := os.Stat(filepath.Join(r.dir, "logs", "access.log"))
+	if err == nil && log.Size() == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return fmt.Errorf("httpjet's access log: %v", err)
+	}
+	return nil
+}
+
+// metric is the value of a metric without labels, 0 if there is none.
+func metric(text []byte, name string) float64 {
+	_, rest, _ := bytes.Cut(text, []byte("\n"+name+" "))
+	value, _, _ := bytes.Cut(rest, []byte("\n"))
+	n, _ := strconv.ParseFloat(string(value), 64) // absent: 0
+	return n
 }
 
 // stop ends the process and waits for it.
