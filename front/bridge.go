@@ -153,6 +153,8 @@ func (w *bridgeWire) check() error {
 		return refusal(&h1.SyntaxError{Status: 414, Msg: "target too long"})
 	case q.Fields.Len() > w.lim.maxFields():
 		return refusal(&h1.SyntaxError{Status: 431, Msg: "too many fields"})
+	case headSize(q) > w.lim.maxHead():
+		return refusal(&h1.SyntaxError{Status: 431, Msg: "head too large"})
 	case !h1.ValidHost(q.Host):
 		return refusal(&h1.SyntaxError{Status: 400, Msg: "malformed host"})
 	case q.Method == "CONNECT" || q.Target == "*" && q.Method == "OPTIONS":
@@ -161,6 +163,15 @@ func (w *bridgeWire) check() error {
 		return refusal(&h1.SyntaxError{Status: 400, Msg: "malformed target"})
 	}
 	return nil
+}
+
+// headSize is how many bytes the head of q has in HTTP/1.
+func headSize(q *exchange.Request) int {
+	n := len(q.Method) + len(q.Target) + len(" HTTP/1.1\r\nHost: \r\n\r\n") + 1 + len(q.Host)
+	for name, value := range q.Fields.All() {
+		n += len(name) + len(value) + len(": \r\n")
+	}
+	return n
 }
 
 // lengthHolds reports whether an HTTP/2 request declares one length at most, and

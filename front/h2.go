@@ -17,6 +17,10 @@ const (
 
 	// http2 adds this to MaxHeaderBytes for the list size that it announces.
 	h2ListExtra = 320
+	// h2ListMin is the least list that is decoded, although a smaller one may be
+	// the limit: a field that cannot be decoded ends the connection with all its
+	// streams, one that can is answered 431.
+	h2ListMin = 64 << 10
 )
 
 // h2Server is the state of net/http that one HTTP/2 connection needs.
@@ -34,7 +38,7 @@ func serveH2(c *conn, nc net.Conn) {
 	c.state.Store(connActive)
 	lim := c.srv.Current().Limits()
 	hs := &http.Server{
-		MaxHeaderBytes: max(lim.maxHead()-h2ListExtra, 1),
+		MaxHeaderBytes: max(lim.maxHead(), h2ListMin) - h2ListExtra,
 		IdleTimeout:    max(lim.KeepAliveTimeout, h2MinIdle),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          h2Streams,

@@ -36,7 +36,12 @@ func askH2(t *testing.T, s *exchangetest.Server, body string, fields ...string) 
 	fr := http2.NewFramer(c, c)
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	fr.WriteSettings()
-	fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: body == "", EndHeaders: true})
+	first := block.Next(16 << 10)
+	fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: first, EndStream: body == "", EndHeaders: block.Len() == 0})
+	for block.Len() > 0 {
+		more := block.Next(16 << 10)
+		fr.WriteContinuation(1, block.Len() == 0, more)
+	}
 	if body != "" {
 		fr.WriteData(1, true, []byte(body))
 	}
@@ -85,7 +90,11 @@ func TestH2RequestsAreChecked(t *testing.T) {
 	f("400", "", "GE(T", "")
 	f("400", "", "G\u00c9T", "")
 	f("501", "", strings.Repeat("A", 33), "")
-	f("200", "GET 0  [a b]", "GET", "", "x:   a b ") // RFC 9113 §8.2.1
+	f("200", "GET 0  [a b]", "GET", "", "x:   a b ")          // RFC 9113 §8.2.1
+	f("200", "", "GET", "", "x: "+strings.Repeat("y", 16200)) // R-PIPE-4: the head has 16380 bytes
+	f("431", "", "GET", "", "x: "+strings.Repeat("y", 16380))
+	f("431", "", "GET", "", "x: "+strings.Repeat("y", 60000)) // one field, which is not read from one frame
+	f("431", "", "GET", "", "x: "+strings.Repeat("y", 9000), "z: "+strings.Repeat("y", 9000))
 	// RFC 9113 §8.1.1, G04
 	f("200", "POST 5 hello []", "POST", "hello", "content-length: 5")
 	f("200", "POST 0  []", "POST", "", "content-length: 0")
