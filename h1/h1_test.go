@@ -362,3 +362,14 @@ func TestHeadAllocs(t *testing.T) {
 		t.Errorf("%v allocations per head, want the string alone", got)
 	}
 }
+
+// A request that is refused for its fields is still known by its line.
+func TestRefusedRequestHasItsTarget(t *testing.T) {
+	for _, fields := range []string{"", "Host: a b\r\n", "Host: a\r\nX\r\n", "Host: a\r\nContent-Length: x\r\n"} {
+		var req exchange.Request
+		_, err := ParseRequest("GET /x?y HTTP/1.1\r\n"+fields+"\r\n", Limits{}, &req)
+		if err == nil || req.Method != "GET" || req.Target != "/x?y" || req.Proto != "HTTP/1.1" {
+			t.Errorf("%q: %v, %q %q %q", fields, err, req.Method, req.Target, req.Proto)
+		}
+	}
+}

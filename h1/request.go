@@ -33,6 +33,7 @@ func ParseRequest(head string, lim Limits, req *exchange.Request) (RequestInfo, 
 	if err != nil {
 		return info, err
 	}
+	req.Target = target // as sent, so that a log can tell what was refused
 	maxFields := lim.Fields
 	if maxFields == 0 {
 		maxFields = 100
