@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,6 +50,10 @@ type Options struct {
 	Restricted       uint32
 	RestrictedScript uint32
 	RestrictedDir    uint32
+
+	// Cache remembers answers for up to a second; nil: every Resolve looks at the
+	// disk. With a cache the isScript of all calls must say the same.
+	Cache *Cache
 }
 
 // Root is a document root, or the directory of a context. It is immutable.
@@ -105,7 +110,7 @@ func New(o Options) (*Root, error) {
 
 // Resolve opens the regular file that path, as CleanPath returned it, names.
 // isScript reports if files with a suffix (lower case, no dot) are scripts; nil:
-// none are. The caller closes Resource.File.
+// none are. The caller closes the Resource.
 //
 // The path names a file itself, or a directory with an index file if it ends in
 // a slash, or a script with path info behind it: then the longest leading part
@@ -113,7 +118,33 @@ func New(o Options) (*Root, error) {
 // (R-FCGI-3). A directory without its slash is a redirect that keeps query
 // (R-STATIC-3). Errors are *exchange.Error: 301, 403 access_denied, 404
 // not_found, 503 overloaded without descriptors.
+//
+// With a cache the answer may be up to a second old (R-STATIC-11), and a small
+// file may come as Resource.Content instead of Resource.File.
 func (r *Root) Resolve(path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
+	c := r.o.Cache
+	if c == nil {
+		return r.lookUp(path, query, isScript)
+	}
+	k, now := key{r, path}, time.Since(c.start)
+	e, ok := c.find(k, now)
+	if ok {
+		if res, ok := e.resource(isScript); ok {
+			return res, Static, nil
+		}
+	}
+	res, verdict, err := r.lookUp(path, query, isScript)
+	switch {
+	case err == nil && verdict == Static:
+		res = c.keep(k, now, e, res)
+	case e != nil:
+		c.drop(e)
+	}
+	return res, verdict, err
+}
+
+// lookUp is Resolve without the cache.
+func (r *Root) lookUp(path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
 	none := exchange.Resource{}
 	if Hidden(path) {
 		return none, 0, denied("hidden name in the path")

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -89,14 +90,55 @@ type Route struct {
 }
 
 // Resource is what the path of an exchange resolved to on disk. The table sets
-// it for routes that need a file; static and script serve it. Run closes File.
+// it for routes that need a file; static and script serve it. Run closes it.
 type Resource struct {
-	File     *os.File    // the opened regular file; nil if the route needs none
-	Info     os.FileInfo // of File
+	File     *os.File    // the opened regular file; nil if Content holds it or the route needs none
+	Content  []byte      // the whole file if it is held in memory, else nil; shared, never written to
+	Info     os.FileInfo // of the file
 	Root     string      // document root, absolute
-	Filename string      // absolute path by which File was opened (SCRIPT_FILENAME)
+	Filename string      // absolute path by which the file was opened (SCRIPT_FILENAME)
 	Name     string      // part of Req.Path that names it, index file included (SCRIPT_NAME)
 	PathInfo string      // rest of Req.Path behind Name, "" or starting with '/'
+
+	// A file that others are sending too: it has no position of its own, and
+	// Release gives it back. nil: File is this exchange's own.
+	Release func()
+	Memo    *Memo // of this version of a file that is remembered; else nil
+}
+
+// Close closes File or gives it back. The second call does nothing.
+func (r *Resource) Close() {
+	f, release := r.File, r.Release
+	r.File, r.Release = nil, nil
+	switch {
+	case release != nil:
+		release()
+	case f != nil:
+		f.Close()
+	}
+}
+
+// Memo holds what a handler has worked out about one version of a file, for the
+// next exchange with it. Any number of exchanges use it at once; what is in it is
+// only read. A nil Memo holds nothing.
+type Memo struct{ v atomic.Pointer[any] }
+
+// Get returns what was put last, nil for nothing.
+func (m *Memo) Get() any {
+	if m == nil {
+		return nil
+	}
+	if v := m.v.Load(); v != nil {
+		return *v
+	}
+	return nil
+}
+
+// Put keeps v.
+func (m *Memo) Put(v any) {
+	if m != nil {
+		m.v.Store(&v)
+	}
 }
 
 // Wire is what a front end implements. Calls come from the serving goroutine

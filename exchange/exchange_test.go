@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 )
@@ -207,4 +208,60 @@ func TestClientText(t *testing.T) {
 	f("::ffff:192.0.2.1", "192.0.2.1")
 	f("fe80::1%eth0", "fe80::1")
 	f("2001:db8::1", "2001:db8::1")
+}
+
+// Run gives a file back once, whatever the handler does with it.
+func TestRunClosesTheResource(t *testing.T) {
+	f := func(h HandlerFunc) {
+		t.Helper()
+		file, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		given := 0
+		own, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, res := range []Resource{{File: file, Release: func() { given++ }}, {File: own}, {Content: []byte("x")}} {
+			x, _ := newExchange("GET", "")
+			x.Resource = res
+			func() {
+				defer func() { _ = recover() }()
+				Run(x, h)
+			}()
+			x.Resource.Close()
+			if x.Resource.File != nil {
+				t.Error("the file is still there")
+			}
+		}
+		if _, err := file.Stat(); given != 1 || err != nil {
+			t.Errorf("given back %d times, shared file: %v", given, err)
+		}
+		if _, err := own.Stat(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("own file: %v", err)
+		}
+	}
+	f(func(*Exchange) error { return nil })
+	f(func(*Exchange) error { return io.ErrUnexpectedEOF })
+	f(func(x *Exchange) error { x.Resource.Close(); return nil })
+	f(func(*Exchange) error { panic("BUG: test") })
+}
+
+func TestMemo(t *testing.T) {
+	var none *Memo
+	none.Put(1)
+	if v := none.Get(); v != nil {
+		t.Errorf("a nil memo holds %v", v)
+	}
+	m := &Memo{}
+	if v := m.Get(); v != nil {
+		t.Errorf("a new memo holds %v", v)
+	}
+	m.Put("a")
+	m.Put(2)
+	if v := m.Get(); v != 2 {
+		t.Errorf("%v", v)
+	}
 }

@@ -73,10 +73,7 @@ func ReasonOf(err error) string {
 // Run serves x with h and finishes it. It is the only place where an error
 // becomes bytes. It returns the handler's error, or the wire's.
 func Run(x *Exchange, h Handler) error {
-	err := h.Serve(x)
-	if x.Resource.File != nil {
-		x.Resource.File.Close()
-	}
+	err := serve(x, h)
 	switch {
 	case x.upgraded:
 		return err
@@ -103,6 +100,12 @@ func Run(x *Exchange, h Handler) error {
 		return gone(e)
 	}
 	return err
+}
+
+// serve calls the handler and closes what it served, even if it panics.
+func serve(x *Exchange, h Handler) error {
+	defer x.Resource.Close()
+	return h.Serve(x)
 }
 
 func gone(err error) error {

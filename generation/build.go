@@ -35,6 +35,8 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
 		tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics,
+		files: docroot.NewCache(docroot.CacheOptions{
+			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
 		table: &contexts.Table{Listeners: map[string]*contexts.Hosts{}}}
 	b.buildLimits()
 	b.buildLogs()
@@ -127,6 +129,7 @@ func (b *builder) rootOptions(h *xmlconf.Host) docroot.Options {
 		Index:    b.indexFiles(h.Conf),
 		Required: fa.RequiredPermissionMask, Restricted: fa.RestrictedPermissionMask,
 		RestrictedScript: fa.RestrictedScriptPermissionMask, RestrictedDir: fa.RestrictedDirPermissionMask,
+		Cache: b.g.files,
 	}
 	if h.Root != b.cfg.Root { // that holds more than one host's files
 		o.Within = h.Root

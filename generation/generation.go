@@ -16,6 +16,7 @@ import (
 	"httpjet/accesslog"
 	"httpjet/budget"
 	"httpjet/contexts"
+	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/fastcgi"
@@ -90,6 +91,7 @@ type Generation struct {
 	Degraded []string
 
 	table    *contexts.Table
+	files    *docroot.Cache
 	tls      map[string]*tlsconf.Names // by Listener.Key
 	logs     map[string][]hostLog      // access logs by virtual host name, "" for the server's
 	errorLog io.Writer
@@ -137,6 +139,9 @@ func (g *Generation) TLS(listener string, hello *tls.ClientHelloInfo) (*tls.Conf
 	return names.Choose(hello.ServerName)
 }
 
+// Files is the cache of its files. Its owner expires it once a second.
+func (g *Generation) Files() *docroot.Cache { return g.files }
+
 // Sinks are the log files in use.
 func (g *Generation) Sinks() []*accesslog.Sink { return g.sinks }
 
@@ -150,6 +155,7 @@ func (g *Generation) Retire() {
 		release()
 	}
 	g.leases = nil
+	g.files.Close()
 }
 
 // numbers counts generations of the process.

@@ -398,11 +398,11 @@ func watchSignals(ctx context.Context, cancel context.CancelFunc, stops <-chan o
 	}
 }
 
-// expireIdle closes idle upstream connections of all pools.
+// expireIdle closes idle upstream connections of all pools and forgets files.
 func (s *Server) expireIdle(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	extproc.ExpireIdle(ctx, func() []extproc.Expirer {
-		var list []extproc.Expirer
+		list := []extproc.Expirer{s.current.Load().Files()}
 		for _, c := range s.kept.Proxies.Values() {
 			list = append(list, c)
 		}

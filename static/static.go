@@ -63,14 +63,14 @@ func withCharset(t, charset string) string {
 	return t
 }
 
-// Serve answers x with x.Resource.File. Its steps stand in the order of RFC 9110
+// Serve answers x with the file of x.Resource. Its steps stand in the order of RFC 9110
 // §13.2.2.
 func (h *Handler) Serve(x *exchange.Exchange) error {
 	if x.Req.Method != "GET" && x.Req.Method != "HEAD" {
 		return &exchange.Error{Status: 405, Reason: "method_not_allowed",
 			Fields: []exchange.Field{{Name: "Allow", Value: "GET, HEAD"}}} // R-STATIC-1
 	}
-	if x.Resource.File == nil {
+	if x.Resource.File == nil && x.Resource.Content == nil {
 		panic("BUG: static: exchange without a file")
 	}
 	f := h.describe(x)
@@ -97,14 +97,27 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 
 // file is what a response says about a resource.
 type file struct {
-	size      int64
-	mediaType string
-	etag      string // with its quotes; "" for none
-	modified  time.Time
-	recent    bool // may change again within the second that modified names
+	size         int64
+	mediaType    string
+	etag         string // with its quotes; "" for none
+	modified     time.Time
+	lastModified string // modified, as a field
+	recent       bool   // may change again within the second that modified names
 }
 
+// memo is what a handler keeps with a version of a file. Another handler may
+// serve the same file with other types and tags.
+type memo struct {
+	by *Handler
+	file
+}
+
+// describe returns what is said about the file of x. It is worked out once for
+// each version that is remembered, as soon as it does not depend on the clock.
 func (h *Handler) describe(x *exchange.Exchange) file {
+	if m, ok := x.Resource.Memo.Get().(*memo); ok && m.by == h {
+		return m.file
+	}
 	info, now := x.Resource.Info, time.Now()
 	f := file{size: info.Size(), mediaType: h.mediaType(x.Resource.Name), modified: info.ModTime()}
 	f.etag = h.tag(f.size, f.modified.Unix(), info.Sys())
@@ -112,7 +125,11 @@ func (h *Handler) describe(x *exchange.Exchange) file {
 		f.modified = now // RFC 9110 §8.8.2.1: not later than Date
 	}
 	f.modified = f.modified.Truncate(time.Second)
+	f.lastModified = f.modified.UTC().Format(http.TimeFormat)
 	f.recent = now.Sub(f.modified) < time.Second
+	if !f.recent && x.Resource.Memo != nil {
+		x.Resource.Memo.Put(&memo{h, f})
+	}
 	return f
 }
 
@@ -176,12 +193,18 @@ func (f *file) addValidators(to *exchange.Fields) {
 	if f.etag != "" {
 		to.Add("ETag", f.etag)
 	}
-	to.Add("Last-Modified", f.modified.UTC().Format(http.TimeFormat))
+	to.Add("Last-Modified", f.lastModified)
 }
 
+// send sends part of the file: from memory if it is there, else by the wire's own
+// means.
 func (f *file) send(x *exchange.Exchange, s span) error {
 	if s.length() == 0 {
 		return nil
+	}
+	if c := x.Resource.Content; c != nil {
+		_, err := x.Write(c[s.start:s.end])
+		return err
 	}
 	return x.SendFile(x.Resource.File, s.start, s.length())
 }
