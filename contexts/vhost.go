@@ -23,6 +23,7 @@ type VHost struct {
 	Maps     []SocketMap
 
 	contexts search
+	isScript func(suffix string) bool // IsScript, bound once
 
 	// IsUpgrade reports whether a request asks for a WebSocket.
 	IsUpgrade func(x *exchange.Exchange) bool
@@ -35,8 +36,11 @@ type Script struct {
 	Scope, Group string // of the application, for logs
 }
 
-// SetContexts fixes the contexts of v. The builder calls it once.
-func (v *VHost) SetContexts(list []*Context) { v.contexts = newSearch(list) }
+// SetContexts fixes the contexts of v. The builder calls it once, for every host
+// that serves.
+func (v *VHost) SetContexts(list []*Context) {
+	v.contexts, v.isScript = newSearch(list), v.IsScript
+}
 
 // IsScript reports whether files with suffix (lower case, no dot) are scripts.
 func (v *VHost) IsScript(suffix string) bool { return v.Scripts[suffix] != nil }
@@ -224,9 +228,12 @@ func limitBody(x *exchange.Exchange, c *Context, max int64) error {
 // between script and static: a script's source never reaches static
 // (dispatch rows 12, 19, 20; R-STATIC-10).
 func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
-	isScript, cgi := v.IsScript, r.context != nil && r.context.Kind == CGI
+	isScript, cgi := v.isScript, r.context != nil && r.context.Kind == CGI
 	if cgi {
 		isScript = func(string) bool { return true }
+	}
+	if isScript == nil {
+		panic("BUG: contexts: virtual host without its contexts") // nothing would be a script
 	}
 	res, verdict, err := r.files.Resolve(x.Req.Path, x.Req.Query, isScript)
 	if err != nil {

@@ -187,6 +187,7 @@ type link struct {
 
 // chain walks down. It allocates only where there are .htaccess files.
 func (d *Dirs) chain(path string) (links *link, name string, tooDeep bool) {
+	now := d.opt.Now().UnixNano()
 	for start, depth := 0, 0; ; depth++ {
 		i := strings.IndexByte(path[start:], '/')
 		if i < 0 {
@@ -196,7 +197,7 @@ func (d *Dirs) chain(path string) (links *link, name string, tooDeep bool) {
 		if depth > maxDepth {
 			return links, "", true
 		}
-		s := d.look(path[:end])
+		s := d.look(path[:end], now)
 		if s.rules != nil {
 			links = &link{s.rules, links}
 		}
@@ -210,13 +211,12 @@ func (d *Dirs) chain(path string) (links *link, name string, tooDeep bool) {
 	}
 }
 
-// look returns the state of one directory, at most a second old. While one
+// look returns the state of one directory, at most a second old at now. While one
 // goroutine looks again the others go on with what was known.
-func (d *Dirs) look(path string) *state {
+func (d *Dirs) look(path string, now int64) *state {
 	d.mu.RLock()
 	e := d.dirs[path]
 	d.mu.RUnlock()
-	now := d.opt.Now().UnixNano()
 	if e == nil {
 		e = d.remember(strings.Clone(path))
 	}
