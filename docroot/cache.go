@@ -214,15 +214,10 @@ func (c *Cache) keep(k key, born time.Duration, old *entry, res exchange.Resourc
 		e.memo = &exchange.Memo{}
 	}
 	switch {
-	case st.Size > c.maxFile:
-		return c.keepOpen(e, res)
 	case same && old.content != nil:
 		e.content = old.content
-	case !c.hasRoom(e.path, st.Size):
-		if old.ready { // a path that was only noted stays so
-			c.drop(old)
-		}
-		return res
+	case st.Size > c.maxFile || !c.hasRoom(e.path, st.Size):
+		return c.keepOpen(e, res)
 	default:
 		if e.content, ok = read(res.File, e.version); !ok {
 			c.drop(old)

@@ -200,7 +200,7 @@ func TestRememberedAnswerLastsASecond(t *testing.T) {
 				time.Sleep(life - 1) // asked for at the last moment, so that it is fresh
 				warm(t, r, tc.path, tc.want)
 				tc.change(t, dir)
-				time.Sleep(life)
+				time.Sleep(time.Second)
 				if what, _ := served(t, r, tc.path); what != tc.then {
 					t.Errorf("%s, want %s", what, tc.then)
 				}
@@ -326,53 +326,58 @@ func (c *Cache) held() (entries int, bytes int64, open int) {
 // Entries, bytes and descriptors are bounded. What finds no room is served all
 // the same, what is there stays, and all of it goes with its second.
 func TestCacheIsBounded(t *testing.T) {
+	const files = 300
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		for i := range 300 {
+		for i := range files {
 			writeFile(t, dir, fmt.Sprint("a", i), 'a', 1000)
 		}
-		writeFile(t, dir, "big", 'b', large)
-		f := func(o CacheOptions, prepare func(c *Cache), want string, path func(i int) string) {
+		f := func(name string, o CacheOptions, fill func(c *Cache), check func(n int, bytes int64, open int) bool) {
 			t.Helper()
 			c := NewCache(o)
 			r := newRoot(t, Options{Dir: dir, Cache: c})
-			prepare(c)
+			fill(c)
 			before, _, _ := c.held()
 			for range 3 {
-				for i := range 300 {
-					what, _ := served(t, r, path(i))
-					if !strings.HasPrefix(what, path(i)) {
-						t.Fatalf("%s: %s", path(i), what)
+				for i := range files {
+					path := fmt.Sprint("/a", i)
+					if what, _ := served(t, r, path); what != path+" a 1000" {
+						t.Fatalf("%s: %s: %s", name, path, what)
 					}
 				}
 			}
 			n, bytes, open := c.held()
-			if got := fmt.Sprint(n-before, bytes, open); got != want {
-				t.Errorf("%s more entries, bytes, descriptors, want %s", got, want)
+			if !check(n-before, bytes, open) {
+				t.Errorf("%s: %d more entries, %d bytes, %d descriptors", name, n-before, bytes, open)
 			}
 			time.Sleep(life)
 			c.Expire(time.Now())
 			if n, bytes, open = c.held(); n != 0 || bytes != 0 || open != 0 {
-				t.Errorf("after a second %d entries, %d bytes, %d descriptors", n, bytes, open)
+				t.Errorf("%s: after a second %d entries, %d bytes, %d descriptors", name, n, bytes, open)
 			}
 		}
-		small := func(i int) string { return fmt.Sprint("/a", i) }
-		f(CacheOptions{MaxFile: 1 << 20, MaxBytes: 1 << 30}, func(*Cache) {}, "300 300000 0", small)
-		f(CacheOptions{MaxFile: 1 << 20, MaxBytes: 1 << 30}, func(c *Cache) {
+		all := CacheOptions{MaxFile: 1 << 20, MaxBytes: 1 << 30}
+		f("room for all", all, func(*Cache) {}, func(n int, bytes int64, open int) bool {
+			return n == files && bytes == files*1000 && open == 0
+		})
+		f("full of paths", all, func(c *Cache) {
 			for i := range shardCount * shardEntries * 2 {
 				c.put(&entry{key: key{nil, fmt.Sprint(i)}, born: time.Since(c.start)})
 			}
-		}, "0 0 0", small)
-		f(CacheOptions{MaxFile: 1 << 20, MaxBytes: 1000*shardCount - 1}, func(*Cache) {}, "300 0 0", small)
-		f(CacheOptions{MaxFile: 1 << 20, MaxBytes: 1000 * shardCount}, func(*Cache) {}, fmt.Sprint("300 ", 1000*shardCount, " 0"), small)
-		f(CacheOptions{MaxFile: large, MaxBytes: 1 << 30}, func(*Cache) {}, "1 0 1", func(int) string { return "/big" })
-		f(CacheOptions{MaxFile: large, MaxBytes: 1 << 30}, func(c *Cache) {
+		}, func(n int, bytes int64, open int) bool { return n == 0 && bytes == 0 && open == 0 })
+		f("room for a file in each shard", CacheOptions{MaxFile: 1 << 20, MaxBytes: 1999 * shardCount}, func(*Cache) {}, func(n int, bytes int64, open int) bool {
+			return bytes > 0 && bytes <= 1000*shardCount && bytes/1000+int64(open) <= int64(n) // others are kept open
+		})
+		f("no memory", CacheOptions{}, func(*Cache) {}, func(n int, bytes int64, open int) bool {
+			return bytes == 0 && open > shardOpen && open <= shardOpen*shardCount
+		})
+		f("full of descriptors", CacheOptions{}, func(c *Cache) {
 			others := &shared{}
 			others.refs.Store(1 << 20)
 			for i := range shardCount * shardOpen * 4 {
 				c.put(&entry{key: key{nil, fmt.Sprint(i)}, born: time.Since(c.start), shared: others})
 			}
-		}, fmt.Sprint("0 0 ", shardOpen*shardCount), func(int) string { return "/big" })
+		}, func(n int, bytes int64, open int) bool { return bytes == 0 && open == shardOpen*shardCount })
 	})
 }
 

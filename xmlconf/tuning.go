@@ -38,8 +38,8 @@ type Tuning struct {
 
 	MaxDynRespHeaderSize int      `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" doc:"largest head of an application's answer"`
 	MaxDynRespSize       int64    `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
-	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" as:"later" doc:"largest file kept in memory"`
-	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" as:"later" doc:"all files kept in memory"`
+	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" doc:"largest file kept in memory; at most 64K is used, larger files are kept open"`
+	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" doc:"all files kept in memory; at most 1G is used"`
 	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later" doc:"largest mapped file"`
 	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later" doc:"all mapped files"`
 	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later" doc:"gzip"`
