@@ -224,7 +224,7 @@ func TestOneCallerLooksAgain(t *testing.T) {
 		if what, _ := served(t, r, "/a"); what != "/a a 100" {
 			t.Errorf("%s before it is time to look again", what)
 		}
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		e, ok := c.find(key{r, "/a"}, time.Since(c.start))
 		if ok {
 			t.Fatal("nobody looks again")
@@ -237,7 +237,7 @@ func TestOneCallerLooksAgain(t *testing.T) {
 		if what, _ := served(t, r, "/a"); what != "/a a 100" {
 			t.Errorf("%s while somebody looks", what)
 		}
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		if what, _ := served(t, r, "/a"); what != "/a x 100" {
 			t.Errorf("%s after a second", what)
 		}
