@@ -24,6 +24,7 @@ import (
 const (
 	maxDirs  = 16384       // directories remembered (R-RW-1)
 	maxDepth = 64          // directories on the way to a file
+	maxName  = 257         // bytes of a remembered name with its slashes
 	fresh    = time.Second // how long a directory is believed unseen (R-RW-1)
 )
 
@@ -214,6 +215,9 @@ func (d *Dirs) chain(path string) (links *link, name string, tooDeep bool) {
 // look returns the state of one directory, at most a second old at now. While one
 // goroutine looks again the others go on with what was known.
 func (d *Dirs) look(path string, now int64) *state {
+	if len(path)-strings.LastIndexByte(path[:len(path)-1], '/') > maxName {
+		return d.read(path, nil) // as good as certainly not there: not worth the memory
+	}
 	d.mu.RLock()
 	e := d.dirs[path]
 	d.mu.RUnlock()

@@ -171,6 +171,22 @@ func TestCheckFile(t *testing.T) {
 	f("/elsewhere/x", "/x", 503)
 }
 
+// Names that no directory can have are not kept: a client could fill the memory
+// with them.
+func TestLongNamesAreForgotten(t *testing.T) {
+	tr := newTree(t)
+	tr.write(".htaccess", "Require all denied")
+	name := strings.Repeat("d", 255)
+	tr.write(name+"/x", "")
+	tr.want("/"+name+"/x", 403)
+	before := len(tr.dirs)
+	tr.want("/"+name+"d/x", 403)
+	tr.want("/"+strings.Repeat("long", 2000)+"/x", 403)
+	if len(tr.dirs) != before || before != 2 {
+		t.Errorf("%d directories remembered, then %d", before, len(tr.dirs))
+	}
+}
+
 func TestTooDeep(t *testing.T) {
 	tr := newTree(t)
 	deep := strings.Repeat("d/", maxDepth)
