@@ -80,6 +80,7 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	if err != nil {
 		return err
 	}
+	x.Route.Label = r.label
 	if err := v.guardAll(x); err != nil {
 		return err
 	}

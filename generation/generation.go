@@ -5,6 +5,7 @@
 package generation
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -98,6 +99,7 @@ type Generation struct {
 	level    slog.Level
 	sinks    []*accesslog.Sink
 	metrics  *metrics.Metrics
+	log      *slog.Logger
 	leases   []func()
 }
 
@@ -112,6 +114,9 @@ func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x)
 // Finished writes the access log and counts x after its last byte.
 func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	g.metrics.Finished(x, err, x.Ended.Sub(x.Began))
+	if err != nil {
+		g.explain(x, err)
+	}
 	logs, own := g.logs[x.Route.VHost]
 	if !own {
 		logs = g.logs[""]
@@ -125,6 +130,21 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 		logs[i].out.Write(*buf) // a Sink never fails; standard output has nowhere to report it
 	}
 	lines.Put(buf)
+}
+
+// explain logs why an answer of ours is a server error, or was cut: the access
+// log holds the status only. A client that went away, and what it did wrong, is
+// told at debug level.
+func (g *Generation) explain(x *exchange.Exchange, err error) {
+	level := slog.LevelDebug
+	if status := exchange.StatusOf(err); status >= 500 {
+		level = slog.LevelWarn
+	}
+	if !g.log.Enabled(context.Background(), level) {
+		return
+	}
+	g.log.Log(context.Background(), level, "request failed", "status", exchange.StatusOf(err), "reason", exchange.ReasonOf(err),
+		"vhost", x.Route.VHost, "route", x.Route.Label, "group", x.Route.Group, "request", x.Req.ID, "err", err)
 }
 
 // lines holds buffers for lines of the access log.

@@ -57,6 +57,7 @@ type Server struct {
 
 	current   atomic.Pointer[site]
 	listeners map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
+	said      map[xmlconf.Finding]bool   // findings of the generation in force; owned by the goroutine of Run
 }
 
 // site is a generation as the front end sees it.
@@ -150,6 +151,9 @@ func (s *Server) start() error {
 	for _, d := range g.Degraded {
 		s.log.Error("not served", "reason", d)
 	}
+	if os.Geteuid() == 0 {
+		s.log.Warn("running as root; start it as an unprivileged user, with CAP_NET_BIND_SERVICE for ports below 1024")
+	}
 	if s.admin != nil {
 		s.log.Info("listening", "listener", "metrics", "address", s.admin.Addr(), "secure", false)
 	}
@@ -202,9 +206,15 @@ func failed(fs *xmlconf.Findings) error {
 	return first
 }
 
-// reportFindings logs what does not act as written.
+// reportFindings logs what does not act as written; a reload repeats nothing
+// that the generation before had said.
 func (s *Server) reportFindings(fs *xmlconf.Findings) {
+	said := map[xmlconf.Finding]bool{}
 	for _, f := range fs.All() {
+		said[f] = true
+		if s.said[f] {
+			continue
+		}
 		level := slog.LevelDebug
 		switch f.Severity {
 		case xmlconf.Error:
@@ -212,8 +222,9 @@ func (s *Server) reportFindings(fs *xmlconf.Findings) {
 		case xmlconf.Warn:
 			level = slog.LevelWarn
 		}
-		s.log.Log(context.Background(), level, f.String())
+		s.log.Log(context.Background(), level, f.Text())
 	}
+	s.said = said
 }
 
 // publish makes g the generation in force, in this order: bind new listeners
@@ -239,6 +250,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		if !wants(g, key) {
 			delete(s.listeners, key)
 			l.Close()
+			s.log.Info("listener closed", "address", l.Addr())
 		}
 	}
 	for _, l := range g.Listeners {
@@ -250,6 +262,9 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	}
 	if old != nil {
 		old.Retire()
+	}
+	if n := len(g.Config.Server.Listeners) - len(g.Listeners); n > 0 {
+		s.log.Warn("listeners are not opened", "number", n, "of", len(g.Config.Server.Listeners))
 	}
 	s.kept.Metrics.Published(g.Number, time.Now())
 	s.log.Info("published", "generation", g.Number, "hash", g.Hash, "hosts", len(g.Config.VHosts), "listeners", len(g.Listeners))

@@ -40,12 +40,17 @@ type Finding struct {
 }
 
 // String is one line: file:line:column: severity CODE: message (hint).
-func (f Finding) String() string {
+func (f Finding) String() string { return f.line(f.Severity.String() + " ") }
+
+// Text is String without the severity, for a log whose lines have a level.
+func (f Finding) Text() string { return f.line("") }
+
+func (f Finding) line(severity string) string {
 	var b strings.Builder
 	if f.File != "" {
 		b.WriteString(f.Pos.String() + ": ")
 	}
-	fmt.Fprintf(&b, "%s %s: %s", f.Severity, f.Code, f.Message)
+	fmt.Fprintf(&b, "%s%s: %s", severity, f.Code, f.Message)
 	if f.Hint != "" {
 		fmt.Fprintf(&b, " (%s)", f.Hint)
 	}
