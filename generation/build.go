@@ -144,20 +144,26 @@ func (b *builder) rootOptions(h *xmlconf.Host) docroot.Options {
 	return o
 }
 
+// indexFiles is a host's list: its own, the server's, or both (LiteSpeed 6.3).
+// index/useServer is 1 unless written, so that a list beside it counts for
+// nothing: told, since few mean it.
 func (b *builder) indexFiles(v *xmlconf.VHost) []string {
 	own, server := v.Index.IndexFiles, b.cfg.Server.IndexFiles
-	if len(own) == 0 {
-		own = v.IndexFiles
-	}
 	switch {
-	case len(own) == 0 && v.Index.UseServer != 0:
-		return server
-	case v.Index.UseServer == 1 && v.Index.Written("useServer"):
-		return server
-	case v.Index.UseServer == 2:
+	case len(own) > 0 && v.Index.UseServer == 0:
+		return own
+	case len(own) > 0 && v.Index.UseServer == 2:
 		return append(slices.Clone(own), server...)
+	case len(own) > 0:
+		b.fs.Warn("W-INDEX", v.Index.At("indexFiles"), "write <useServer>0</useServer> beside it, or 2 for both lists",
+			"indexFiles of the host is not used: index/useServer is 1, the server's list")
+		return server
+	case v.Index.UseServer == 0 && v.Index.Written("useServer"):
+		return nil
+	case len(v.IndexFiles) > 0: // the older place
+		return v.IndexFiles
 	}
-	return own
+	return server
 }
 
 // newRoot makes a document root; a fault of its options closes what uses it.

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -187,6 +188,9 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context) exchange
 func (b *builder) otherKind(h *host, name string) string {
 	if p := h.procs.known(name); p != nil {
 		return " (it is of type " + p.decl.Type + ")"
+	}
+	if meant := xmlconf.Suggest(name, h.procs.names()); meant != "" {
+		return fmt.Sprintf(" (is %q meant?)", meant)
 	}
 	return ""
 }

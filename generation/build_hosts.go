@@ -194,6 +194,9 @@ func (b *builder) mapHosts(l *xmlconf.Listener) *contexts.Hosts {
 			add(h.Decl.Where, h.Name, h.Domains)
 		}
 	}
+	if len(hosts.All()) == 0 {
+		b.fs.Warn("W-NOMAP", l.Where, "map virtual hosts on it with <vhostMapList>", "listener %q maps no virtual host: every request gets 404", l.Name)
+	}
 	return hosts
 }
 
@@ -287,7 +290,7 @@ func (b *builder) reportUnmapped() {
 	}
 	for _, h := range b.cfg.VHosts {
 		if !mapped[h.Name] && !slices.ContainsFunc(h.Domains, isExact) {
-			b.fs.Warn("W-NOEXACT", h.Decl.Where, "map its domain on a listener", "virtual host %q has no exact domain on any listener", h.Name)
+			b.fs.Warn("W-NOEXACT", h.Decl.Where, "map its domain on a listener", "virtual host %q has no exact domain on any listener: it answers where a pattern or * leads to it", h.Name)
 		}
 	}
 }

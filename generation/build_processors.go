@@ -52,6 +52,17 @@ func (ps *processors) known(name string) *processor {
 	return nil
 }
 
+// names returns all names of ps and its parents.
+func (ps *processors) names() []string {
+	var out []string
+	for ; ps != nil; ps = ps.parent {
+		for k := range ps.list {
+			out = append(out, k.name)
+		}
+	}
+	return out
+}
+
 func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, parent *processors) *processors {
 	ps := &processors{list: map[processorKey]*processor{}, parent: parent}
 	for _, d := range decls {

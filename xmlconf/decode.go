@@ -385,8 +385,9 @@ func (d *decoder) unknown(c *Node, s *schema, b *Block, sc scope) {
 	hint := ""
 	if d.hints < maxHints {
 		d.hints++
-		if w := suggest(c.Name, s.names()); w != "" {
+		if w := Suggest(c.Name, s.names()); w != "" {
 			hint = "use <" + w + ">"
+			d.misspelt(c, w, b, sc)
 		}
 	}
 	if sc.strict {

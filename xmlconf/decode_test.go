@@ -291,6 +291,10 @@ func TestLostRestrictions(t *testing.T) {
 	f(context("<accessControl><deny>192.0.2.2</deny><deny>192.0.2.1</deny></accessControl>"), "c:deny")
 	f(context("<accessControl><deny><ip>192.0.2.1</ip></deny></accessControl>"), "c:deny")
 	f(context("<realm></realm><realm>r</realm>"), "c:realm")
+	f(context("<allowBrowze>0</allowBrowze>"), "c:allowBrowze") // what was meant restricts
+	f(context("<allowBrowze>1</allowBrowze>"), "")
+	f(context("<reallm>r</reallm>"), "c:reallm")
+	f(context("<nonsense>0</nonsense>"), "")
 	f(context("<realm>r</realm><realm></realm>"), "")
 	f(context("<realm><name>r</name></realm>"), "")
 	f(context("<security>"+deny+"</security>"), "c:deny")
@@ -319,6 +323,10 @@ func TestLostRestrictions(t *testing.T) {
 
 	s, _ := server(t, "<suspendedVhosts>a</suspendedVhosts><suspendedVhosts>b</suspendedVhosts><listener><name>l</name>"+deny+"</listener>"+
 		"<virtualHost><name>v</name><enabled>0</enabled></virtualHost>")
+	meant, _ := server(t, "<security><accesDenyDir><dir>/etc/*</dir></accesDenyDir></security>")
+	if list := meant.Restrictions(); len(list) != 1 || list[0].Element != "accesDenyDir" {
+		t.Errorf("%v", list)
+	}
 	for _, list := range [][]Restriction{s.Restrictions(), s.Listeners[0].Restrictions(), s.VirtualHosts[0].Restrictions()} {
 		if len(list) != 1 || !list[0].Lost {
 			t.Errorf("%v", list)

@@ -116,6 +116,16 @@ func (d *decoder) drop(c *Node, b *Block, sc scope) {
 	}
 }
 
+// misspelt is drop for an element that would restrict under the name that was
+// probably meant.
+func (d *decoder) misspelt(c *Node, meant string, b *Block, sc scope) {
+	as := *c
+	as.Name = meant
+	if restricting(c) == nil && restricting(&as) != nil && len(b.lost) < maxLost {
+		b.lost = append(b.lost, Restriction{Element: c.Name, At: sc.place(c, c.Name), Lost: true})
+	}
+}
+
 // maxLost bounds what one block tells; one is enough to close it.
 const maxLost = 8
 
@@ -176,6 +186,8 @@ func restricting(n *Node) *Node {
 		found = n.Text != "" && len(n.Children) == 0
 	case "deny", "authorizer", "suspendedvhosts", "suffix":
 		found = !n.blank()
+	case "accessdenydir":
+		found = !n.blank() || len(n.Children) > 0
 	case "allowbrowse", "enablescript":
 		found = isOff(n.Text)
 	case "restrained", "enablehotlinkctrl", "forcestrictownership":

@@ -66,7 +66,7 @@ func parseWord(e *element, text string, strict bool) (string, *valueError) {
 		}
 	}
 	hint := "use one of " + strings.Join(words, ", ")
-	if w := suggest(text, words); w != "" {
+	if w := Suggest(text, words); w != "" {
 		hint = "use " + w
 	}
 	return "", badValue(hint, "%q is unknown", cut(text))
@@ -242,10 +242,10 @@ func parseInts(e *element, text string) ([]int, *valueError) {
 	return all, nil
 }
 
-// suggest returns the word that was probably meant: the one with these initials
+// Suggest returns the word that was probably meant: the one with these initials
 // (wrr), its start (WARNING for WARN), or up to two slips; "" if there is none,
 // or two as good.
-func suggest(got string, words []string) string {
+func Suggest(got string, words []string) string {
 	if len(got) > 64 {
 		return ""
 	}

@@ -128,8 +128,8 @@ func TestSuggest(t *testing.T) {
 	policies := []string{"primary-first", "weighted-round-robin", "weighted-least-active", "round-robin", "least-conn", "ip-hash"}
 	f := func(got string, words []string, want string) {
 		t.Helper()
-		if w := suggest(got, words); w != want {
-			t.Errorf("suggest(%q) = %q, want %q", got, w, want)
+		if w := Suggest(got, words); w != want {
+			t.Errorf("Suggest(%q) = %q, want %q", got, w, want)
 		}
 	}
 	f("wrr", policies, "weighted-round-robin")
