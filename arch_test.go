@@ -24,7 +24,7 @@ var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget",
 	/* 1 wires    */ "rawio h1 tlsconf rewrite access docroot accesslog metrics",
 	/* 2 upstream */ "extproc",
-	/* 3          */ "forward fastcgi streaming",
+	/* 3          */ "forward fastcgi streaming groups",
 	/* 4 handlers */ "proxy script static wsrelay",
 	/* 5          */ "contexts",
 	/* 6          */ "generation",
@@ -32,7 +32,7 @@ var levels = []string{
 	/* 8          */ "server",
 	/* 9          */ "demo",
 	/* 10         */ "cmd/httpjet",
-	/* tests and tools */ "exchange/exchangetest interop bench",
+	/* tests and tools */ "exchange/exchangetest casefile interop bench",
 }
 
 // census names every function that a go statement may start (architecture §6).

@@ -1,0 +1,255 @@
+// Package groups chooses a peer of an upstream group for each attempt, counts
+// its use, breaks it when it fails and heals it. It does no I/O, starts no
+// goroutine and has no clock of its own: the time comes from Options.Now, which
+// is asked only where a peer is broken. It neither calls a peer nor decides
+// whether an attempt may be repeated.
+//
+// What is known of a group lives in three places, because it survives reloads by
+// different identities (R-GRP-9): a Verdict says whether one peer can be reached,
+// a State holds what belongs to the group as a whole, and a Group, immutable, is
+// both as one generation of the configuration wants them used.
+package groups
+
+import (
+	"math"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// Policy is how a peer is chosen among the eligible ones.
+type Policy uint8
+
+const (
+	PrimaryFirst        Policy = iota // the first in order (R-LB-1)
+	WeightedRoundRobin                // smooth turns by weight (R-LB-2)
+	WeightedLeastActive               // least active by weight, ties by smooth turns (R-LB-3)
+	RoundRobin                        // equal turns (R-LB-4)
+	LeastConn                         // least active, ties in rotation (R-LB-5)
+	IPHash                            // by the client's address (R-LB-6)
+	CookieHash                        // by the value of a cookie (R-LB-7)
+	Sticky                            // by a cookie of our own (R-LB-8)
+)
+
+// MaxPeers is the largest number of peers in a group (R-GRP-1).
+const MaxPeers = 256
+
+// Peer is one member of a group.
+type Peer struct {
+	// ID tells the peer apart from the others, whatever its place in the list:
+	// hashes and tokens are made of it, so it stays the same over restarts.
+	ID      string
+	Client  extproc.Client
+	Verdict *Verdict // nil: a new one
+	Drained bool     // by configuration: chosen by nobody (R-DRAIN-1)
+}
+
+// Options describe a Group. Only Peers is needed.
+type Options struct {
+	Scope, Name string // of the processor; part of tokens
+	Policy      Policy
+	Peers       []Peer // 1 to MaxPeers
+	State       *State // of as many peers; nil: a new one with equal weights
+
+	MaxInFlight int // reservations of a peer that make it ineligible; 0: no limit
+
+	// RetryTimeout is how long a peer whose dials failed is left alone. 0: no
+	// penalty, one trial at a time is always admitted (R-BRK-2).
+	RetryTimeout time.Duration
+
+	Cookie Cookie // of CookieHash, its name, and of Sticky
+	Key    []byte // secret of Sticky's tokens
+
+	Now func() time.Time // nil: time.Now
+}
+
+// Group is the peers of one processor and the choice among them. It is immutable
+// and safe for any number of goroutines; what changes is in its State and in the
+// Verdicts of its peers.
+type Group struct {
+	o     Options
+	peers []member
+	state *State
+	now   func() time.Time
+}
+
+// member is a peer with what the choice reads of it.
+type member struct {
+	verdict *Verdict
+	hash    uint64
+	share   uint64 // 2^24/weight
+	drained bool
+	client  extproc.Client
+	token   string // of Sticky
+}
+
+// New returns a group for o.
+func New(o Options) *Group {
+	if len(o.Peers) == 0 || len(o.Peers) > MaxPeers {
+		panic("BUG: groups: a group has 1 to 256 peers")
+	}
+	if o.State == nil {
+		o.State = NewState(len(o.Peers), nil, Breaker{})
+	}
+	if len(o.State.peers) != len(o.Peers) {
+		panic("BUG: groups: state of another group")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = math.MaxInt
+	}
+	g := &Group{o: o, state: o.State, now: o.Now, peers: make([]member, len(o.Peers))}
+	for i, p := range o.Peers {
+		if p.Verdict == nil {
+			p.Verdict = NewVerdict(Health{}, o.Now)
+		}
+		g.peers[i] = member{verdict: p.Verdict, client: p.Client, drained: p.Drained, hash: HashString(p.ID),
+			share: 1 << 24 / uint64(o.State.peers[i].weight)}
+		if o.Policy == Sticky {
+			g.peers[i].token = token(o.Key, o.Scope, o.Name, p.ID)
+		}
+	}
+	return g
+}
+
+// Single is a group of one peer that is never left alone for long: whoever has
+// one client and no group uses it.
+func Single(c extproc.Client) *Group { return New(Options{Peers: []Peer{{Client: c}}}) }
+
+// Len returns the number of peers.
+func (g *Group) Len() int { return len(g.peers) }
+
+// ErrNoPeer says that no peer is eligible (R-GRP-5).
+var ErrNoPeer = &exchange.Error{Status: 503, Reason: "no_upstream",
+	Fields: []exchange.Field{{Name: "Retry-After", Value: "1"}}}
+
+// Choice is what one exchange brings to the choice of its peer, and which peers
+// it has tried. It belongs to the goroutine that serves the exchange.
+type Choice struct {
+	Hash  uint64 // for IPHash and CookieHash; 0: nothing is known, turns decide
+	Token string // for Sticky: what the client's cookie holds
+	tried set
+}
+
+// Reserve chooses a peer for an attempt: an eligible one (R-GRP-4) that c has not
+// tried. The error is ErrNoPeer. The caller gives the reservation up with Release,
+// exactly once.
+func (g *Group) Reserve(c *Choice) (r Reservation, err error) {
+	s := g.state
+	var now time.Time // read when first needed
+	s.mu.Lock()
+	for {
+		i := g.choose(c, &now)
+		if i < 0 {
+			s.mu.Unlock()
+			return r, ErrNoPeer
+		}
+		c.tried.add(i)
+		var ok bool
+		if r.dial, ok = g.peers[i].verdict.take(now, g.o.RetryTimeout); !ok {
+			continue // somebody else's trial came before ours
+		}
+		r.g, r.peer = g, i
+		p := &s.peers[i]
+		r.epoch, r.trial = p.breaker.take()
+		p.active++
+		p.picks++
+		s.mu.Unlock()
+		return r, nil
+	}
+}
+
+// Reservation is the use of one peer by one attempt. It belongs to the goroutine
+// that serves the exchange.
+type Reservation struct {
+	g        *Group // nil once released
+	peer     int
+	dial     attempt
+	epoch    uint32 // of the response breaker
+	trial    bool   // of the response breaker
+	answered bool   // a reply head has come
+	charged  bool   // the response breaker knows already
+}
+
+// Client is the peer's client.
+func (r *Reservation) Client() extproc.Client { return r.g.peers[r.peer].client }
+
+// Peer is the ordinal of the peer in its group.
+func (r *Reservation) Peer() int { return r.peer }
+
+// Answered says that the head of a reply is in: the peer can be reached. A status
+// that counts as a failure is charged at once; anything else waits for the end of
+// the body, but for a 101, which is the whole answer (R-BRK-6).
+func (r *Reservation) Answered(status int) {
+	r.answered = true
+	r.verdict().reached(r.dial)
+	s := r.g.state
+	if s.breaker.Threshold == 0 {
+		return
+	}
+	if bad := s.breaker.FailOn.status(status); bad || status == 101 {
+		r.charge(!bad)
+	}
+}
+
+// Release ends the attempt: after the last byte of the reply or of the tunnel, or
+// with the error that ended it. A client that went away charges nobody (G23). A
+// second call does nothing.
+func (r *Reservation) Release(err error) {
+	g := r.g
+	if g == nil {
+		return
+	}
+	o := outcomeOf(err)
+	if !r.answered {
+		switch o {
+		case undecided:
+			r.verdict().abandon(r.dial, g.now)
+		case dialFailed, dialTimedOut:
+			r.verdict().unreached(r.dial, g.now, g.o.RetryTimeout)
+		default:
+			r.verdict().reached(r.dial)
+		}
+	}
+	s := g.state
+	s.mu.Lock()
+	p := &s.peers[r.peer]
+	if s.breaker.Threshold > 0 && !r.charged {
+		switch {
+		case o == succeeded:
+			p.breaker.report(&s.breaker, r.epoch, r.trial, true, g.now)
+		case s.breaker.FailOn.outcome(o):
+			p.breaker.report(&s.breaker, r.epoch, r.trial, false, g.now)
+		default:
+			p.breaker.abandon(r.epoch, r.trial)
+		}
+	}
+	p.active--
+	s.mu.Unlock()
+	r.g = nil
+}
+
+func (r *Reservation) verdict() *Verdict { return r.g.peers[r.peer].verdict }
+
+// charge tells the response breaker how the attempt went.
+func (r *Reservation) charge(ok bool) {
+	s := r.g.state
+	r.charged = true
+	s.mu.Lock()
+	s.peers[r.peer].breaker.report(&s.breaker, r.epoch, r.trial, ok, r.g.now)
+	s.mu.Unlock()
+}
+
+// Report tells a peer's verdict the result of a probe.
+func (g *Group) Report(peer int, ok bool) { g.peers[peer].verdict.Report(ok) }
+
+// Drain sets or clears the run-time drain of a peer, which survives reloads of an
+// unchanged group (R-DRAIN-2).
+func (g *Group) Drain(peer int, drained bool) {
+	g.state.mu.Lock()
+	g.state.peers[peer].drained = drained
+	g.state.mu.Unlock()
+}

@@ -1,0 +1,86 @@
+package groups
+
+import (
+	"math"
+	"math/bits"
+	"net/netip"
+)
+
+// HashAddr is Choice.Hash of a client's address; 0 if there is none.
+func HashAddr(a netip.Addr) uint64 {
+	if !a.IsValid() {
+		return 0
+	}
+	b := a.Unmap().As16()
+	h := uint64(fnvBasis)
+	for _, c := range b {
+		h = (h ^ uint64(c)) * fnvPrime
+	}
+	return mix(h) | 1
+}
+
+// HashString is Choice.Hash of the value of a cookie; 0 if it is empty. It is the
+// same in every process: FNV-1a, well mixed.
+func HashString(s string) uint64 {
+	if s == "" {
+		return 0
+	}
+	h := uint64(fnvBasis)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * fnvPrime
+	}
+	return mix(h) | 1
+}
+
+const (
+	fnvBasis = 14695981039346656037
+	fnvPrime = 1099511628211
+)
+
+// mix spreads every bit over all bits (the finalizer of SplitMix64).
+func mix(h uint64) uint64 {
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// rendezvous is the weighted rendezvous (highest random weight): each peer draws
+// u from the client and itself, and the least -log(u)/weight wins. So the shares
+// follow the weights, the clients of a peer that goes are spread over the others,
+// and they alone move; when it comes back, so do they (R-LB-6, G20).
+func (g *Group) rendezvous(client uint64, can *set) int {
+	best, least := -1, uint64(math.MaxUint64)
+	for i := range g.peers {
+		m := &g.peers[i]
+		if cost := negLog(mix(client^m.hash)) * m.share; cost < least && can.has(i) {
+			best, least = i, cost
+		}
+	}
+	return best
+}
+
+// logSteps is the number of pieces of the table of logarithms.
+const logSteps = 1 << 10
+
+// logs holds log2(1+i/logSteps) as 32.32 fixed point. It never changes.
+var logs = logTable()
+
+func logTable() (t [logSteps + 1]uint64) {
+	for i := range t {
+		t[i] = uint64(math.Round(math.Log2(1+float64(i)/logSteps) * (1 << 32)))
+	}
+	return t
+}
+
+// negLog is -log2(u/2^64) as 6.32 fixed point, by table and straight line between
+// its points; the error is below 2^-22. A logarithm proper costs five times as
+// much.
+func negLog(u uint64) uint64 {
+	u |= 1
+	zeros := bits.LeadingZeros64(u)
+	m := u << (zeros & 63) << 1 // the bits behind the leading one
+	at := m >> 54
+	low := logs[at]
+	part := (logs[at+1] - low) * (m << 10 >> 42) >> 22
+	return uint64(zeros+1)<<32 - low - part
+}

@@ -1,0 +1,56 @@
+package groups
+
+import (
+	"context"
+	"errors"
+
+	"httpjet/exchange"
+	"httpjet/extproc"
+)
+
+// outcome is what the end of an attempt says about the peer.
+type outcome uint8
+
+const (
+	succeeded       outcome = iota
+	undecided               // nothing: the client, or this server, was the reason
+	dialFailed              // no connection
+	dialTimedOut            // no connection in time
+	transportFailed         // a broken or malformed reply, before or after its head
+	timedOut                // no reply, or no progress, in time
+)
+
+// ErrUndecided releases a reservation whose attempt says nothing about the peer.
+var ErrUndecided = errors.New("attempt abandoned")
+
+// outcomeOf classifies the error that ended an attempt. Only what is known to be
+// the peer's fault is charged to it: a 413 or a lost client is not (R-BRK-6).
+func outcomeOf(err error) outcome {
+	if err == nil {
+		return succeeded
+	}
+	if errors.Is(err, exchange.ErrClientGone) || errors.Is(err, context.Canceled) {
+		return undecided
+	}
+	if e, ok := errors.AsType[*extproc.DialError](err); ok {
+		if e.Timeout {
+			return dialTimedOut
+		}
+		return dialFailed
+	}
+	e, ok := errors.AsType[*exchange.Error](err)
+	if !ok {
+		return undecided
+	}
+	switch e.Reason {
+	case "upstream_transport", "response_head_too_large", "response_error", "upgrade_failed", "fcgi_protocol":
+		return transportFailed
+	case "upstream_timeout":
+		return timedOut
+	case "request_stalled":
+		if e.Status == 504 { // the peer took no more of the body; 408 is the client's
+			return timedOut
+		}
+	}
+	return undecided
+}

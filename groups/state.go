@@ -1,0 +1,100 @@
+package groups
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// State is what belongs to a group as a whole: turns, counts, response breakers
+// and run-time drains. It outlives the generations that do not change the group.
+type State struct {
+	breaker Breaker // immutable
+
+	// mu guards what is below. It is held for the choice of a peer and for no
+	// other lock, call or wait.
+	mu    sync.Mutex
+	peers []peerState
+	last  int // the peer whose turn was last
+	well  set // who was neither broken nor drained at the last smooth turn
+}
+
+type peerState struct {
+	active  int    // reservations held
+	weight  int    // immutable
+	current int    // of the smooth turns
+	picks   uint64 // reservations made
+	drained bool
+	breaker breaker
+}
+
+// NewState returns the state of a group of n peers with these weights, 1 to 1000
+// each; nil: all equal.
+func NewState(n int, weights []int, b Breaker) *State {
+	if b.HalfOpen < 1 {
+		b.HalfOpen = 1
+	}
+	s := &State{breaker: b, peers: make([]peerState, n), last: n - 1}
+	for i := range s.peers {
+		s.peers[i].weight = 1
+		if weights != nil {
+			s.peers[i].weight = weights[i]
+		}
+	}
+	return s
+}
+
+// Retire does nothing: reservations that are still held release into the state.
+func (s *State) Retire() {}
+
+// set is a set of peers by ordinal.
+type set [MaxPeers / 64]uint64
+
+func (s *set) add(i int)      { s[uint(i)/64%(MaxPeers/64)] |= 1 << (uint(i) % 64) }
+func (s *set) has(i int) bool { return s[uint(i)/64%(MaxPeers/64)]>>(uint(i)%64)&1 != 0 }
+
+// next returns the first member at or behind i, -1 if there is none.
+func (s *set) next(i int) int {
+	for w := i / 64; w < len(s); w++ {
+		if word := s[w] &^ (1<<(uint(i)%64) - 1); word != 0 {
+			return w*64 + bits.TrailingZeros64(word)
+		}
+		i = 0
+	}
+	return -1
+}
+
+// after returns the member that follows i in the circle, -1 if the set is empty.
+func (s *set) after(i int) int {
+	if n := s.next(i + 1); n >= 0 {
+		return n
+	}
+	return s.next(0)
+}
+
+// PeerState is a peer as status and metrics show it.
+type PeerState struct {
+	ID       string
+	Healthy  bool   // by its probes; true without a health check
+	Dial     string // closed, open or half_open (R-BRK-10)
+	Response string // the same of the response breaker
+	Draining bool
+	Active   int    // reservations held
+	Picks    uint64 // reservations ever made
+}
+
+// Snapshot returns the peers in their order.
+func (g *Group) Snapshot() []PeerState {
+	now := g.now()
+	out := make([]PeerState, len(g.peers))
+	g.state.mu.Lock()
+	for i := range out {
+		p := &g.state.peers[i]
+		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks,
+			Draining: p.drained || g.peers[i].drained, Response: p.breaker.name(now)}
+	}
+	g.state.mu.Unlock()
+	for i := range out {
+		out[i].Healthy, out[i].Dial = g.peers[i].verdict.look(now)
+	}
+	return out
+}
