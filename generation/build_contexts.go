@@ -36,6 +36,7 @@ func (b *builder) buildContexts(h *host) {
 		}
 	}
 	h.out.SetContexts(list)
+	b.reportSticky(h)
 }
 
 // buildContext resolves one context; nil if it takes no part.
@@ -177,7 +178,7 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context) exchange
 		return answer(503, "handler_unresolved", "extProcessor %q: %s", p.decl.Name, p.fault)
 	}
 	fwd := forward.Options{Trusted: b.trusts(h.out)}
-	out := &proxy.Handler{Client: b.proxyClient(p), Forward: fwd}
+	out := &proxy.Handler{Group: b.group(p), Forward: fwd}
 	if c != nil {
 		out.HeadTimeout = c.ResponseTimeout
 	}
@@ -304,7 +305,8 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 	}
 	d := &xmlconf.ExtProcessor{Name: "websocket:" + ws.URI, MaxConns: 10000, InitTimeout: 60 * time.Second,
 		ResponseTimeout: 60 * time.Second}
-	p := &processor{decl: d, kind: xmlconf.KindProxy, scope: "vhost:" + h.Name, address: *ws.Target}
+	d.Targets = []xmlconf.Address{*ws.Target}
+	p := &processor{decl: d, kind: xmlconf.KindProxy, scope: "vhost:" + h.Name}
 	return b.buildRelay(h, p)
 }
 
@@ -380,7 +382,7 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 // buildApp returns the handler of a FastCGI processor: for files, or for the
 // paths of a context.
 func (b *builder) buildApp(h *host, p *processor, context string) exchange.Handler {
-	o := script.Options{Client: b.appClient(p), Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
+	o := script.Options{Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
 	for _, e := range p.decl.Env {
 		if name, value, ok := strings.Cut(e.Value, "="); ok {
@@ -392,6 +394,6 @@ func (b *builder) buildApp(h *host, p *processor, context string) exchange.Handl
 
 // buildRelay returns the handler of WebSocket upgrades to a processor or map.
 func (b *builder) buildRelay(h *host, p *processor) exchange.Handler {
-	return &wsrelay.Handler{Client: b.proxyClient(p), Forward: forward.Options{Trusted: b.trusts(h.out)},
+	return &wsrelay.Handler{Group: b.group(p), Forward: forward.Options{Trusted: b.trusts(h.out)},
 		InitTimeout: p.decl.InitTimeout}
 }

@@ -4,17 +4,17 @@ import (
 	"time"
 
 	"httpjet/extproc"
-	"httpjet/fastcgi"
+	"httpjet/groups"
 	"httpjet/xmlconf"
 )
 
 // processor is a declared <extProcessor> with what it is.
 type processor struct {
-	decl    *xmlconf.ExtProcessor
-	kind    xmlconf.ProcessorKind
-	scope   string
-	address xmlconf.Address
-	fault   string // why it cannot be routed to although it resolves; "" if it can
+	decl  *xmlconf.ExtProcessor
+	kind  xmlconf.ProcessorKind
+	scope string
+	group *groups.Group // once something names it
+	fault string        // why it cannot be routed to although it resolves; "" if it can
 }
 
 type processorKey struct {
@@ -91,23 +91,22 @@ func (b *builder) describe(p *processor) {
 		p.fault = "it has no usable address"
 		return
 	}
-	p.address = d.Targets[0]
-	if p.address.Scheme == "h2" || p.address.Scheme == "h2s" {
+	if s := d.Targets[0].Scheme; s == "h2" || s == "h2s" {
 		p.fault = "HTTP/2 upstreams are not built yet"
 		b.fs.Error("E-NOT-YET", d.At("address"), "use http:// or https://", "extProcessor %q: HTTP/2 upstreams are not built yet; what names it answers 503", d.Name)
 	}
 }
 
-// target is the identity of the processor's pool.
-func (p *processor) target() extproc.Target {
-	d := p.decl
+// target is the identity of the pool of one of the processor's peers.
+func (p *processor) target(i int) extproc.Target {
+	d, a := p.decl, p.decl.Targets[i]
 	t := extproc.Target{Scope: p.scope, Name: d.Name, Kind: extproc.KindFastCGI,
-		Network: p.address.Network, Address: p.address.Address, TLSName: p.address.TLSName,
+		Network: a.Network, Address: a.Address, TLSName: a.TLSName,
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,
 		HeadTimeout: d.ResponseTimeout, BodyTimeout: d.BodyTimeout}
 	if p.kind == xmlconf.KindProxy {
 		t.Kind, t.Scheme = extproc.KindProxy, extproc.H1
-		if p.address.Scheme == "https" {
+		if a.Scheme == "https" {
 			t.Scheme = extproc.H1S
 		}
 	}
@@ -117,22 +116,4 @@ func (p *processor) target() extproc.Target {
 		t.KeepAlive = 24 * time.Hour // without limit in LiteSpeed; a dead one is noticed at checkout
 	} // a written 0 closes at once, as in LiteSpeed
 	return t
-}
-
-// proxyClient leases the client of a proxy processor.
-func (b *builder) proxyClient(p *processor) extproc.Client {
-	t := p.target()
-	c, release := b.kept.Proxies.Acquire(t, func() *extproc.H1Client { return extproc.NewH1(t, nil) })
-	b.g.leases = append(b.g.leases, release)
-	return c
-}
-
-// appClient leases the client of a FastCGI processor.
-func (b *builder) appClient(p *processor) extproc.Client {
-	t := p.target()
-	c, release := b.kept.Apps.Acquire(t, func() *fastcgi.Client {
-		return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies})
-	})
-	b.g.leases = append(b.g.leases, release)
-	return c
 }

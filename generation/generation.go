@@ -21,6 +21,7 @@ import (
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/fastcgi"
+	"httpjet/groups"
 	"httpjet/keep"
 	"httpjet/metrics"
 	"httpjet/tlsconf"
@@ -40,11 +41,16 @@ type Options struct {
 
 // Kept is what outlives a generation, by keys that are whole identities.
 type Kept struct {
-	Proxies keep.Map[extproc.Target, *extproc.H1Client]
-	Apps    keep.Map[extproc.Target, *fastcgi.Client]
-	Sinks   keep.Map[accesslog.Options, *accesslog.Sink]
-	Bodies  *budget.Bodies
-	Metrics *metrics.Metrics
+	Proxies  keep.Map[extproc.Target, *extproc.H1Client]
+	Apps     keep.Map[extproc.Target, *fastcgi.Client]
+	Groups   keep.Map[groupKey, *groups.State]
+	Verdicts keep.Map[peerKey, *groups.Verdict]
+	Sinks    keep.Map[accesslog.Options, *accesslog.Sink]
+	Bodies   *budget.Bodies
+	Metrics  *metrics.Metrics
+
+	secretOnce sync.Once
+	secret     []byte // of sticky cookies
 }
 
 // Listener is a listener as the configuration wants it.

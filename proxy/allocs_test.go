@@ -11,6 +11,7 @@ import (
 
 	"httpjet/exchange/exchangetest"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 // TestAllocations pins what a kept connection's request without a body costs from
@@ -46,7 +47,7 @@ func TestAllocations(t *testing.T) {
 		}
 	}()
 	up := extproc.NewH1(extproc.Target{Scheme: extproc.H1, Network: "tcp", Address: l.Addr().String(), KeepAlive: time.Minute}, nil)
-	s := exchangetest.Start(t, &exchangetest.Site{Handler: &Handler{Client: up}}, false)
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: &Handler{Group: groups.Single(up)}}, false)
 	t.Cleanup(func() {
 		up.Retire()
 		l.Close()

@@ -13,6 +13,7 @@ import (
 	"httpjet/exchange"
 	"httpjet/exchange/exchangetest"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 // BenchmarkGET is one exchange with an upstream on the loopback, without a front
@@ -43,7 +44,7 @@ func BenchmarkGET(b *testing.B) {
 		}
 	}()
 	c := extproc.NewH1(extproc.Target{Scheme: extproc.H1, Network: "tcp", Address: l.Addr().String(), KeepAlive: time.Minute}, nil)
-	h := &Handler{Client: c}
+	h := &Handler{Group: groups.Single(c)}
 	w := &wire{ctx: context.Background()}
 	x := &exchange.Exchange{}
 	b.ReportAllocs()
@@ -94,7 +95,7 @@ func BenchmarkStream(b *testing.B) {
 		}
 	}()
 	c := extproc.NewH1(extproc.Target{Scheme: extproc.H1, Network: "tcp", Address: l.Addr().String(), KeepAlive: time.Minute}, nil)
-	s := exchangetest.Start(b, &exchangetest.Site{Handler: &Handler{Client: c}}, false)
+	s := exchangetest.Start(b, &exchangetest.Site{Handler: &Handler{Group: groups.Single(c)}}, false)
 	client, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		b.Fatal(err)

@@ -13,12 +13,13 @@ import (
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/forward"
+	"httpjet/groups"
 	"httpjet/streaming"
 )
 
-// Handler proxies to one client.
+// Handler proxies to the peers of a group.
 type Handler struct {
-	Client      extproc.Client
+	Group       *groups.Group
 	Forward     forward.Options  // fields of the hop
 	HeadTimeout time.Duration    // overrides the target's when > 0 (R-CTX-10)
 	Upgrade     exchange.Handler // serves WebSocket upgrades; nil: they are ordinary requests
@@ -39,11 +40,36 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err := hop.fill(h, x); err != nil {
 		return err
 	}
-	reply, err := h.Client.Do(x.Context(), &hop.call)
-	if err != nil {
-		return failure(err)
+	choice := h.Group.Choice(x)
+	var last error
+	for {
+		res, err := h.Group.Reserve(&choice)
+		if err != nil && last != nil {
+			return last // every peer was tried (R-GRP-7)
+		}
+		if err != nil {
+			return err
+		}
+		err = attempt(x, &hop.call, &choice, &res)
+		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
+			return failure(err)
+		}
+		last = failure(err) // nothing of the body was read: the next peer may have it (R-GRP-6)
 	}
+}
+
+// attempt makes the call to one peer and relays its reply. The reservation ends
+// with it, also in a panic, which says nothing about the peer (R-GRP-8).
+func attempt(x *exchange.Exchange, call *extproc.Call, choice *groups.Choice, res *groups.Reservation) (err error) {
+	err = groups.ErrUndecided
+	defer func() { res.Release(err) }()
+	reply, err := res.Client().Do(x.Context(), call)
+	if err != nil {
+		return err
+	}
+	res.Answered(reply.Status)
 	forward.StripPolicy(&reply.Fields)
+	res.Remember(x, choice, &reply.Fields)
 	return streaming.Relay(x, reply)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -161,7 +162,7 @@ func handlerWithin(t *testing.T, addr string, init time.Duration) *Handler {
 	c := extproc.NewH1(extproc.Target{Kind: extproc.KindProxy, Scheme: extproc.H1, Network: "tcp", Address: addr,
 		MaxConns: 1, InitTimeout: init, KeepAlive: time.Minute, HeadTimeout: patience, BodyTimeout: patience}, nil)
 	t.Cleanup(c.Retire)
-	return &Handler{Client: c}
+	return &Handler{Group: groups.Single(c)}
 }
 
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -248,7 +249,7 @@ func TestFault13Failures(t *testing.T) {
 	}
 
 	tg := extproc.Target{Kind: extproc.KindProxy, Scheme: extproc.H1S, Network: "tcp", Address: addr, InitTimeout: 50 * time.Millisecond}
-	f(&Handler{Client: extproc.NewH1(tg, nil)}, "GET /", 504, "connect_timeout", 0, nil)
+	f(&Handler{Group: groups.Single(extproc.NewH1(tg, nil))}, "GET /", 504, "connect_timeout", 0, nil)
 }
 
 // A dial that fails leaves the body to whoever is tried next (G13).

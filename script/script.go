@@ -10,18 +10,25 @@ import (
 	"strings"
 	"time"
 
+	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/fastcgi"
+	"httpjet/groups"
 	"httpjet/streaming"
 )
 
 // Options describe a Handler.
 type Options struct {
-	// Client calls the application. Without one every exchange is answered with
-	// 503 and the token Unavailable ("": handler_unresolved): a script that
-	// nobody runs is never served as a file (R-STATIC-10, R-FCGI-1).
-	Client      extproc.Client
+	// Group chooses who runs the application. Without one every exchange is
+	// answered with 503 and the token Unavailable ("": handler_unresolved): a
+	// script that nobody runs is never served as a file (R-STATIC-10, R-FCGI-1).
+	Group       *groups.Group
 	Unavailable string
+
+	// Bodies holds what must be complete before a connection is acquired, so
+	// that every peer can be offered it (R-FCGI-6); nil: no bound.
+	Bodies *budget.Bodies
 
 	// URI is the uri of a context that is the application: it becomes
 	// SCRIPT_NAME, the rest of the path PATH_INFO, and no file is needed. "": the
@@ -68,7 +75,7 @@ func namedIn(list []exchange.Field, name string) bool {
 
 // Serve answers x with the reply of the application.
 func (h *Handler) Serve(x *exchange.Exchange) error {
-	if h.o.Client == nil {
+	if h.o.Group == nil {
 		return exchange.Fail(503, h.o.Unavailable, "no application for %q", x.Req.Path)
 	}
 	t, err := h.target(x)
@@ -76,15 +83,51 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		return err
 	}
 	params := h.variables(x, t)
-	reply, err := h.o.Client.Do(x.Context(), &extproc.Call{
+	call := &extproc.Call{
 		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host,
 		Fields: endToEnd(&x.Req.Fields), Params: params,
 		Length: x.Req.Length, Body: x.Body(), StopBody: x.StopBody, Trailers: x.BodyTrailers,
 		Log: h.logger(x, t.name), HeadTimeout: h.o.HeadTimeout,
-	})
-	if err != nil {
-		return failure(err)
 	}
+	if h.o.Group.Len() > 1 {
+		release, err := fastcgi.Hold(x.Context(), call, h.o.Bodies)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return h.call(x, call)
+}
+
+// call offers the call to one peer after the other until one takes it.
+func (h *Handler) call(x *exchange.Exchange, call *extproc.Call) error {
+	choice := h.o.Group.Choice(x)
+	var last error
+	for {
+		res, err := h.o.Group.Reserve(&choice)
+		if err != nil && last != nil {
+			return last // every peer was tried (R-GRP-7)
+		}
+		if err != nil {
+			return err
+		}
+		err = h.attempt(x, call, &res)
+		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
+			return err
+		}
+		last = failure(err)
+	}
+}
+
+// attempt makes the call to one peer and relays its reply.
+func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.Reservation) (err error) {
+	err = groups.ErrUndecided // if this panics
+	defer func() { res.Release(err) }()
+	reply, err := res.Client().Do(x.Context(), call)
+	if err != nil {
+		return err
+	}
+	res.Answered(reply.Status)
 	if !h.o.KeepPolicy {
 		reply.Fields.DelFunc(func(f exchange.Field) bool { return isPolicy(f.Name) })
 	}

@@ -21,6 +21,7 @@ import (
 	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 // wire records a response; in is the request body.
@@ -123,7 +124,7 @@ func siteWith(t *testing.T, name string) string {
 func run(t *testing.T, x *exchange.Exchange, o Options) []string {
 	t.Helper()
 	a := &app{}
-	o.Client = a
+	o.Group = groups.Single(a)
 	if err := exchange.Run(x, New(o)); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +351,7 @@ func TestCall(t *testing.T) {
 	a := &app{body: "reply", fields: []exchange.Field{{Name: "Content-Type", Value: "text/plain"}}}
 	x, w := newExchange("/app/x", "X-A: 1", "Connection: close", "Content-Length: 4", "Proxy: p")
 	x.Req.Method, x.Req.Length, w.in = "POST", 4, strings.NewReader("body")
-	err := exchange.Run(x, New(Options{Client: a, URI: "/app", HeadTimeout: 7 * time.Second}))
+	err := exchange.Run(x, New(Options{Group: groups.Single(a), URI: "/app", HeadTimeout: 7 * time.Second}))
 	if err != nil || a.got != "body" || w.head.Status != 200 || w.body.String() != "reply" || !w.ended || a.closed != 1 {
 		t.Errorf("%v, got %q, sent %d %q, closed %d times", err, a.got, w.head.Status, w.body.String(), a.closed)
 	}
@@ -386,7 +387,7 @@ func TestWithoutClient(t *testing.T) {
 func TestWithoutFile(t *testing.T) {
 	a := &app{}
 	x, w := newExchange("/x.php")
-	if err := exchange.Run(x, New(Options{Client: a})); exchange.ReasonOf(err) != "not_found" || w.head.Status != 404 || a.call != nil {
+	if err := exchange.Run(x, New(Options{Group: groups.Single(a)})); exchange.ReasonOf(err) != "not_found" || w.head.Status != 404 || a.call != nil {
 		t.Errorf("%v, %d, called %v", err, w.head.Status, a.call != nil)
 	}
 }
@@ -396,7 +397,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 	f := func(err error, status int, token string) {
 		t.Helper()
 		x, w := newExchange("/app")
-		got := exchange.Run(x, New(Options{Client: &app{err: err}, URI: "/app"}))
+		got := exchange.Run(x, New(Options{Group: groups.Single(&app{err: err}), URI: "/app"}))
 		if w.head.Status != status || exchange.ReasonOf(got) != token {
 			t.Errorf("%v: %d %q", err, w.head.Status, exchange.ReasonOf(got))
 		}
@@ -415,7 +416,7 @@ func TestPolicyFieldsStayInside(t *testing.T) {
 		{Name: "X-Litespeed", Value: "kept"}, {Name: "Set-Cookie", Value: "a=1"}, {Name: "Set-Cookie", Value: "b=2"}}
 	names := func(keep bool) string {
 		x, w := newExchange("/app")
-		if err := exchange.Run(x, New(Options{Client: &app{fields: fields}, URI: "/app", KeepPolicy: keep})); err != nil {
+		if err := exchange.Run(x, New(Options{Group: groups.Single(&app{fields: fields}), URI: "/app", KeepPolicy: keep})); err != nil {
 			t.Fatal(err)
 		}
 		var list []string
@@ -438,7 +439,7 @@ func TestStderrGoesToTheLog(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&buf, nil))
 	x, w := newExchange("/app")
 	x.Route.VHost = "site"
-	if err := exchange.Run(x, New(Options{Client: &app{stderr: "PHP Notice: x", body: "fine"}, URI: "/app", Log: log})); err != nil {
+	if err := exchange.Run(x, New(Options{Group: groups.Single(&app{stderr: "PHP Notice: x", body: "fine"}), URI: "/app", Log: log})); err != nil {
 		t.Fatal(err)
 	}
 	if s := buf.String(); !strings.Contains(s, "PHP Notice: x") || !strings.Contains(s, "vhost=site") || !strings.Contains(s, "script=/app") {

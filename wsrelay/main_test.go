@@ -14,6 +14,7 @@ import (
 
 	"httpjet/exchange/exchangetest"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,7 +119,7 @@ func listen(t *testing.T) net.Listener {
 func handler(addr string) (*Handler, *extproc.H1Client) {
 	c := extproc.NewH1(extproc.Target{Scope: "vhost:a", Name: "websocket:/chat", Kind: extproc.KindProxy, Scheme: extproc.H1,
 		Network: "tcp", Address: addr, InitTimeout: patience}, nil)
-	return &Handler{Client: c, InitTimeout: patience}, c
+	return &Handler{Group: groups.Single(c), InitTimeout: patience}, c
 }
 
 // site is a front end with h, and raw clients of it.

@@ -18,6 +18,7 @@ import (
 
 	"httpjet/exchange/exchangetest"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 // Bytes behind the backend's head are delivered first, wherever segments end
@@ -247,7 +248,7 @@ func TestTargetsOverUnixAndTLS(t *testing.T) { // R-WS-3
 	f := func(l net.Listener, tg extproc.Target, cfg *tls.Config) {
 		t.Helper()
 		tg.Address, tg.InitTimeout = backend(t, l, echo), patience
-		p := serve(t, &Handler{Client: extproc.NewH1(tg, cfg)}, false).tunnel()
+		p := serve(t, &Handler{Group: groups.Single(extproc.NewH1(tg, cfg))}, false).tunnel()
 		io.WriteString(p, "hello")
 		if got := p.next(t, 5); got != "hello" {
 			t.Errorf("%s: %q", tg.Network, got)

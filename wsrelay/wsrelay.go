@@ -16,6 +16,8 @@ import (
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/forward"
+	"httpjet/groups"
+	"httpjet/h1"
 	"httpjet/streaming"
 )
 
@@ -29,9 +31,9 @@ type Dialer interface {
 	Dial(ctx context.Context) (conn net.Conn, release func(), err error)
 }
 
-// Handler relays the WebSockets of one target. It must not be copied.
+// Handler relays the WebSockets of one group. It must not be copied.
 type Handler struct {
-	Client      extproc.Client  // 502 upgrade_unsupported if it is no Dialer (R-WS-3)
+	Group       *groups.Group   // 502 upgrade_unsupported if a peer's client is no Dialer (R-WS-3)
 	Forward     forward.Options // fields of the hop
 	InitTimeout time.Duration   // longest wait for the head of the handshake; 0: 10 s
 	IdleTimeout time.Duration   // a relay is closed after this long without a byte; 0: never
@@ -54,16 +56,39 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	d, ok := h.Client.(Dialer)
+	choice := h.Group.Choice(x)
+	f.Add("Connection", "Upgrade")
+	f.Add("Upgrade", "websocket")
+	var last error
+	for {
+		res, err := h.Group.Reserve(&choice)
+		if err != nil && last != nil {
+			return last // every peer was tried (R-GRP-7)
+		}
+		if err != nil {
+			return err
+		}
+		err = h.attempt(x, target, &f, &choice, &res)
+		e, unsent := errors.AsType[*extproc.DialError](err)
+		if !unsent {
+			return err
+		}
+		last = e.Failure() // the handshake was not sent: the next peer (R-WS-6)
+	}
+}
+
+// attempt performs the handshake with one peer and relays. The reservation is
+// held to the end of the tunnel (R-GRP-8).
+func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Fields, choice *groups.Choice, res *groups.Reservation) (err error) {
+	err = groups.ErrUndecided // if this panics
+	defer func() { res.Release(err) }()
+	d, ok := res.Client().(Dialer)
 	if !ok {
 		return exchange.Fail(502, "upgrade_unsupported", "the target's protocol carries no WebSocket")
 	}
 	ctx := x.Context()
 	conn, release, err := d.Dial(ctx)
 	if err != nil {
-		if e, ok := errors.AsType[*extproc.DialError](err); ok {
-			return e.Failure()
-		}
 		return err
 	}
 	defer release()
@@ -76,34 +101,43 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 			<-fired
 		}
 	}()
-	f.Add("Connection", "Upgrade")
-	f.Add("Upgrade", "websocket")
 	hs := handshake{conn: conn, ctx: ctx, timeout: h.initTimeout()}
-	if err := hs.send(target, x.Req.Host, &f); err != nil {
+	if err := hs.send(target, x.Req.Host, f); err != nil {
 		return err
 	}
-	return h.answer(x, r, &hs, f.Get("Sec-WebSocket-Key"))
-}
-
-// answer reads the backend's answer: a 101 opens the tunnel, anything else is an
-// ordinary response (R-WS-4, fault 9).
-func (h *Handler) answer(x *exchange.Exchange, r *relay, hs *handshake, key string) error {
 	resp, err := hs.receive()
 	if err != nil {
 		return err
 	}
 	if resp.Status != 101 {
+		res.Answered(resp.Status)
 		reply := hs.reply(resp)
 		forward.StripPolicy(&reply.Fields)
+		res.Remember(x, choice, &reply.Fields)
 		return streaming.Relay(x, reply)
 	}
+	if err := accepted(resp, f.Get("Sec-WebSocket-Key")); err != nil {
+		return err
+	}
+	res.Answered(101)
+	extproc.StripHops(&resp.Fields)
+	res.Remember(x, choice, &resp.Fields)
+	return h.tunnel(x, r, resp, hs.early())
+}
+
+// accepted refuses a 101 that does not accept our handshake (R-WS-4, fault 9).
+func accepted(resp *h1.Response, key string) error {
 	switch {
 	case !resp.Fields.HasToken("Upgrade", "websocket"), !resp.Fields.HasToken("Connection", "upgrade"):
 		return exchange.Fail(502, "upgrade_failed", "101 of another protocol")
 	case resp.Fields.Get("Sec-WebSocket-Accept") != acceptKey(key):
 		return exchange.Fail(502, "upgrade_failed", "101 with a wrong Sec-WebSocket-Accept")
 	}
-	extproc.StripHops(&resp.Fields)
+	return nil
+}
+
+// tunnel gives the client the 101 and relays until both sides are done.
+func (h *Handler) tunnel(x *exchange.Exchange, r *relay, resp *h1.Response, early []byte) error {
 	x.Resp.Fields.Reset()
 	for name, value := range resp.Fields.All() {
 		if !exchange.EqualName(name, "Server") && !exchange.EqualName(name, "Date") {
@@ -116,7 +150,7 @@ func (h *Handler) answer(x *exchange.Exchange, r *relay, hs *handshake, key stri
 	if err != nil {
 		return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
 	}
-	r.open(client, hs.early())
+	r.open(client, early)
 	if !h.add(r) {
 		return nil
 	}

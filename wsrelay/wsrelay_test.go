@@ -11,6 +11,7 @@ import (
 
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/groups"
 )
 
 // The handshake at the backend and its answer at the client (G34, R-WS-4).
@@ -112,7 +113,7 @@ func TestG36BackendDown(t *testing.T) {
 	}
 	silent := listen(t) // accepted by the kernel, no TLS handshake
 	defer silent.Close()
-	h.Client = extproc.NewH1(extproc.Target{Scheme: extproc.H1S, Network: "tcp", Address: silent.Addr().String(), InitTimeout: 50 * time.Millisecond}, nil)
+	h.Group = groups.Single(extproc.NewH1(extproc.Target{Scheme: extproc.H1S, Network: "tcp", Address: silent.Addr().String(), InitTimeout: 50 * time.Millisecond}, nil))
 	if head := serve(t, h, false).dial(open).head(); !strings.HasPrefix(head, "HTTP/1.1 504 ") || !strings.Contains(head, "connect_timeout") {
 		t.Errorf("black hole: %q", head)
 	}
@@ -127,7 +128,7 @@ func (multiplexed) Do(context.Context, *extproc.Call) (*extproc.Reply, error) {
 func (multiplexed) Retire() {}
 
 func TestG35TargetThatCannotUpgrade(t *testing.T) { // R-WS-3
-	h := &Handler{Client: multiplexed{}}
+	h := &Handler{Group: groups.Single(multiplexed{})}
 	if head := serve(t, h, false).dial(open).head(); !strings.HasPrefix(head, "HTTP/1.1 502 ") || !strings.Contains(head, "upgrade_unsupported") {
 		t.Errorf("%q", head)
 	}

@@ -15,7 +15,7 @@ type ExtProcessor struct {
 
 	MaxConns           int           `conf:"maxConns" range:"1..10000" default:"100" doc:"requests in flight, by peer"`
 	InitTimeout        time.Duration `conf:"initTimeout" unit:"s" range:"0..86400" default:"60" doc:"resolve, connect, TLS and the wait for a permit; 0 means 10"`
-	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" as:"later" doc:"time a broken peer is left alone; 0: no penalty"`
+	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" doc:"time a peer is left alone after 3 failed dials in a row; 0: no penalty, one trial at a time"`
 	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"60" doc:"idle life of a kept connection; -1: without limit"`
 	PersistConn        bool          `conf:"persistConn" default:"1" doc:"keep connections open after a response"`
 	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" code:"W-RESPBUFFER" doc:"responses always stream"`
@@ -29,16 +29,16 @@ type ExtProcessor struct {
 	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest pause of a response body; 0: off"`
 	WSIdleTimeout     time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 
-	LoadBalancePolicy string `conf:"loadBalancePolicy" range:"primary-first|weighted-round-robin|weighted-least-active|round-robin|least-conn|ip-hash|cookie-hash|sticky" default:"primary-first" as:"later,strict" doc:"how a peer is chosen"`
-	AddressWeights    []int  `conf:"addressWeights" range:"1..1000" as:"later,strict" doc:"one weight for each address"`
-	CookieName        string `conf:"cookieName" as:"later,strict" doc:"cookie of cookie-hash and sticky"`
-	MaxInFlight       int    `conf:"maxInFlight" range:"0..1000000" default:"0" as:"later,strict" doc:"requests in flight by peer that make it ineligible; 0: none"`
+	LoadBalancePolicy string `conf:"loadBalancePolicy" range:"primary-first|weighted-round-robin|weighted-least-active|round-robin|least-conn|ip-hash|cookie-hash|sticky" default:"primary-first" as:"honoured,strict" doc:"how a peer is chosen"`
+	AddressWeights    []int  `conf:"addressWeights" range:"1..1000" as:"honoured,strict" doc:"one weight for each address"`
+	CookieName        string `conf:"cookieName" as:"honoured,strict" doc:"cookie of cookie-hash and sticky"`
+	MaxInFlight       int    `conf:"maxInFlight" range:"0..1000000" default:"0" as:"honoured,strict" doc:"requests in flight by peer that make it ineligible; 0: none"`
 	MaxParamSize      int64  `conf:"maxParamSize" unit:"size" range:"1K..64M" default:"1M" as:"later,strict" doc:"all CGI variables of a request"`
 
-	AddressDrain   []string        `conf:"addressDrain" as:"later,strict" doc:"ordinals or authorities drained from the start"`
-	StickyCookie   *StickyCookie   `conf:"stickyCookie" as:"later,strict" doc:"attributes of the sticky cookie"`
+	AddressDrain   []string        `conf:"addressDrain" as:"honoured,strict" doc:"ordinals or authorities drained from the start"`
+	StickyCookie   *StickyCookie   `conf:"stickyCookie" as:"honoured,strict" doc:"attributes of the sticky cookie"`
 	HealthCheck    *HealthCheck    `conf:"healthCheck" as:"later,strict" doc:"active probes"`
-	CircuitBreaker *CircuitBreaker `conf:"circuitBreaker" as:"later,strict" doc:"response breaker"`
+	CircuitBreaker *CircuitBreaker `conf:"circuitBreaker" as:"honoured,strict" doc:"response breaker"`
 	Retry          *Retry          `conf:"retry" as:"later,strict" doc:"further attempts"`
 	PeerRateLimit  *PeerRateLimit  `conf:"peerRateLimit" as:"later,strict" doc:"token bucket of each peer"`
 	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"later,strict" doc:"TLS towards the peers"`
@@ -53,6 +53,7 @@ type ExtProcessor struct {
 	// Targets are the addresses, read; in the order of Addresses. Empty for
 	// processors that cannot be routed to.
 	Targets []Address
+	Drained []int // AddressDrain as ordinals of Targets
 
 	_ struct{} `conf:"backlog" as:"obsolete" doc:"listen backlog of the program"`
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`

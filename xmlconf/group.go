@@ -33,7 +33,8 @@ func (p *ExtProcessor) settle(fs *Findings) {
 	if p.Kind() == KindProxy {
 		p.policy(fs, subject)
 	} else {
-		for _, name := range []string{"loadBalancePolicy", "addressWeights", "healthCheck"} {
+		for _, name := range []string{"loadBalancePolicy", "addressWeights", "cookieName", "stickyCookie", "maxInFlight", "addressDrain",
+			"healthCheck", "circuitBreaker"} {
 			if p.Written(name) {
 				fs.Fatal("E-LB-NONPROXY", p.At(name), "remove it, or use type proxy", "%s%s needs type proxy, not %q", subject, name, cut(p.Type))
 			}
@@ -85,14 +86,12 @@ func (p *ExtProcessor) addresses(fs *Findings, subject string) {
 		}
 		if slices.ContainsFunc(p.Targets, func(t Address) bool { return t.Network == a.Network && t.Address == a.Address }) {
 			report("E-ADDR", at, "remove one", "%saddress %s is written twice", subject, a.Address)
+			continue
 		}
 		if len(p.Targets) > 0 && p.Targets[0].Scheme != a.Scheme {
 			report("E-GRP-PROTO", at, "use one protocol for all addresses", "%sprotocols %s and %s are mixed", subject, p.Targets[0].Scheme, a.Scheme)
 		}
 		p.Targets = append(p.Targets, a)
-	}
-	if len(p.Targets) > 1 && p.Kind() == KindProxy {
-		fs.Warn("W-NOT-YET", p.At("address"), "", "%sgroups are not honoured by this version: the first address is used", subject)
 	}
 }
 
@@ -109,14 +108,12 @@ func redact(s string) string {
 }
 
 // policy tests what goes together in a group of proxy peers (spec section 9).
-// That groups are not balanced yet does not make a bad policy good: the file must
-// stay right when they are.
 func (p *ExtProcessor) policy(fs *Findings, subject string) {
 	if n := len(p.AddressWeights); n > 0 && n != len(p.Addresses) {
 		fs.Fatal("E-STRICT", p.At("addressWeights"), "write one weight for each address", "%saddressWeights has %d weights for %d addresses", subject, n, len(p.Addresses))
 	}
 	switch p.LoadBalancePolicy {
-	case "primary-first", "round-robin", "least-conn", "cookie-hash":
+	case "primary-first", "round-robin", "least-conn":
 		if len(p.AddressWeights) > 0 {
 			fs.Warn("W-WEIGHTS-UNUSED", p.At("addressWeights"), "use weighted-round-robin or weighted-least-active", "%sloadBalancePolicy %s does not look at addressWeights", subject, p.LoadBalancePolicy)
 		}
@@ -132,13 +129,16 @@ func (p *ExtProcessor) policy(fs *Findings, subject string) {
 	}
 	for _, d := range p.AddressDrain {
 		n, err := strconv.Atoi(d)
-		known := err == nil && n >= 0 && n < len(p.Targets)
 		if a, aerr := ParseAddress(d, ProxyAddress); err != nil && aerr == nil {
-			known = slices.ContainsFunc(p.Targets, func(t Address) bool { return t.Network == a.Network && t.Address == a.Address })
+			n = slices.IndexFunc(p.Targets, func(t Address) bool { return t.Network == a.Network && t.Address == a.Address })
+		} else if err != nil {
+			n = -1
 		}
-		if !known {
+		if n < 0 || n >= len(p.Targets) {
 			fs.Fatal("E-STRICT", p.At("addressDrain"), "write an ordinal from 0, or an address of this processor", "%saddressDrain names no peer: %q", subject, redact(d))
+			continue
 		}
+		p.Drained = append(p.Drained, n)
 	}
 }
 

@@ -1,0 +1,166 @@
+package generation
+
+import (
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"time"
+
+	"httpjet/extproc"
+	"httpjet/fastcgi"
+	"httpjet/groups"
+	"httpjet/xmlconf"
+)
+
+// groupKey is the identity of a group's state, peerKey that of a peer's verdict
+// (R-GRP-9): a group whose key changed starts fresh, but with the verdicts of the
+// peers that stayed.
+type groupKey struct {
+	scope, name    string
+	kind           extproc.Kind
+	peers, weights string
+	policy         groups.Policy
+	breaker        groups.Breaker
+}
+
+type peerKey struct {
+	scope, name               string
+	kind                      extproc.Kind
+	scheme                    extproc.Scheme
+	network, address, tlsName string
+}
+
+var policies = map[string]groups.Policy{
+	"primary-first": groups.PrimaryFirst, "weighted-round-robin": groups.WeightedRoundRobin,
+	"weighted-least-active": groups.WeightedLeastActive, "round-robin": groups.RoundRobin, "least-conn": groups.LeastConn,
+	"ip-hash": groups.IPHash, "cookie-hash": groups.CookieHash, "sticky": groups.Sticky,
+}
+
+// group returns the group of a processor, which all that name it share.
+func (b *builder) group(p *processor) *groups.Group {
+	if p.group == nil {
+		p.group = b.buildGroup(p)
+	}
+	return p.group
+}
+
+// buildGroup leases what a group consists of: a client and a verdict for each
+// peer, and the state of the whole.
+func (b *builder) buildGroup(p *processor) *groups.Group {
+	d := p.decl
+	o := groups.Options{Scope: p.scope, Name: d.Name, Policy: policies[d.LoadBalancePolicy], MaxInFlight: d.MaxInFlight,
+		RetryTimeout: d.RetryTimeout, Cookie: stickyCookie(d)}
+	key := groupKey{scope: p.scope, name: d.Name, kind: p.target(0).Kind, policy: o.Policy, breaker: breaker(d.CircuitBreaker)}
+	if o.Policy == groups.Sticky {
+		o.Key = b.kept.cookieKey()
+	}
+	for i, a := range d.Targets {
+		t := p.target(i)
+		v, release := b.kept.Verdicts.Acquire(peerKey{t.Scope, t.Name, t.Kind, t.Scheme, t.Network, t.Address, t.TLSName},
+			func() *groups.Verdict { return groups.NewVerdict(groups.Health{}, time.Now) })
+		b.g.leases = append(b.g.leases, release)
+		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Verdict: v, Client: b.client(t)}
+		for _, n := range d.Drained {
+			peer.Drained = peer.Drained || n == i
+		}
+		o.Peers = append(o.Peers, peer)
+		key.peers += strconv.Quote(peer.ID)
+	}
+	for _, w := range d.AddressWeights {
+		key.weights += strconv.Itoa(w) + ","
+	}
+	s, release := b.kept.Groups.Acquire(key, func() *groups.State {
+		return groups.NewState(len(d.Targets), d.AddressWeights, key.breaker)
+	})
+	b.g.leases = append(b.g.leases, release)
+	o.State = s
+	return groups.New(o)
+}
+
+// client leases the client of a target.
+func (b *builder) client(t extproc.Target) extproc.Client {
+	if t.Kind == extproc.KindFastCGI {
+		c, release := b.kept.Apps.Acquire(t, func() *fastcgi.Client {
+			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies})
+		})
+		b.g.leases = append(b.g.leases, release)
+		return c
+	}
+	c, release := b.kept.Proxies.Acquire(t, func() *extproc.H1Client { return extproc.NewH1(t, nil) })
+	b.g.leases = append(b.g.leases, release)
+	return c
+}
+
+// breaker is the response breaker of a processor; off without an element.
+func breaker(c *xmlconf.CircuitBreaker) (out groups.Breaker) {
+	if c == nil || c.FailureThreshold == 0 {
+		return out
+	}
+	out = groups.Breaker{Threshold: c.FailureThreshold, Open: c.OpenDuration, HalfOpen: c.HalfOpenMax}
+	for _, w := range c.FailOn {
+		switch n, _ := strconv.Atoi(w); {
+		case w == "transport":
+			out.FailOn.Transport = true
+		case w == "timeout":
+			out.FailOn.Timeout = true
+		case w == "5xx":
+			for status := 500; status <= 599; status++ {
+				out.FailOn.AddStatus(status)
+			}
+		case n >= 500 && n <= 599: // others are load errors
+			out.FailOn.AddStatus(n)
+		}
+	}
+	return out
+}
+
+// stickyCookie is the cookie that a policy looks at, with the attributes of one
+// that is set.
+func stickyCookie(d *xmlconf.ExtProcessor) groups.Cookie {
+	out := groups.Cookie{Name: d.CookieName, Path: "/", SameSite: "Lax", HTTPOnly: true}
+	if c := d.StickyCookie; c != nil {
+		out.Path, out.SameSite, out.HTTPOnly, out.MaxAge = c.Path, c.SameSite, c.HTTPOnly, c.MaxAge
+		switch c.Secure {
+		case "1":
+			out.Secure = groups.SecureAlways
+		case "0":
+			out.Secure = groups.SecureNever
+		}
+	}
+	return out
+}
+
+// cookieKey is the secret of sticky tokens, which lives as long as the process:
+// a restart chooses anew for every client.
+func (k *Kept) cookieKey() []byte {
+	k.secretOnce.Do(func() {
+		k.secret = make([]byte, 32)
+		rand.Read(k.secret) // never fails
+	})
+	return k.secret
+}
+
+// reportSticky tells of two sticky groups behind paths of one host that a client
+// would send one cookie to (R-LB-8).
+func (b *builder) reportSticky(h *host) {
+	type use struct {
+		c *xmlconf.Context
+		p *processor
+	}
+	var seen []use
+	for _, c := range h.Conf.Contexts {
+		p := h.procs.find(xmlconf.KindProxy, c.Handler)
+		if !c.Enabled || !strings.EqualFold(c.Type, "proxy") || p == nil || p.group == nil || p.decl.LoadBalancePolicy != "sticky" {
+			continue
+		}
+		for _, s := range seen {
+			one, other := stickyCookie(s.p.decl), stickyCookie(p.decl)
+			if s.p != p && one.Name == other.Name && (strings.HasPrefix(one.Path, other.Path) || strings.HasPrefix(other.Path, one.Path)) {
+				b.fs.Warn("W-STICKY-COOKIE", p.decl.At("loadBalancePolicy"), "write another cookieName, or a stickyCookie path for each",
+					"extProcessor %q: its cookie %s is that of %q too: a client of both is moved at each request", p.decl.Name, other.Name, s.p.decl.Name)
+				return
+			}
+		}
+		seen = append(seen, use{c, p})
+	}
+}
