@@ -27,6 +27,7 @@ type request struct {
 	fields                       []string
 	body                         io.Reader
 	protocols                    *http.Protocols
+	ctx                          context.Context // nil: it waits for its answer
 }
 
 const getUsage = "get [-m METHOD] [-H 'NAME: VALUE'] [-d BODY] [--zeros N] [--h1] [--h2] [--at LISTENER] [--host NAME] PATH"
@@ -97,6 +98,9 @@ func (s *session) do(r *request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if r.ctx != nil {
+		req = req.WithContext(r.ctx)
+	}
 	req.URL.Opaque = r.path // as it is written
 	for _, f := range r.fields {
 		name, value, _ := strings.Cut(f, ": ")
@@ -144,7 +148,8 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 
 // started is a request in flight.
 type started struct {
-	done chan struct{}
+	leave context.CancelFunc
+	done  chan struct{}
 	text string
 	err  error
 }
@@ -153,11 +158,37 @@ type started struct {
 func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 2, -1, "start NAME [option...] PATH")
 	s, r, st := of(ts), parseRequest(ts, args[1:]), &started{done: make(chan struct{})}
+	r.ctx, st.leave = context.WithCancel(context.Background())
 	s.requests[args[0]] = st
 	go func() {
 		defer close(st.done)
 		st.text, st.err = s.do(r)
 	}()
+}
+
+// leave NAME: the client of a started request goes away.
+func cmdLeave(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 1, 1, "leave NAME")
+	st := of(ts).requests[args[0]]
+	if st == nil {
+		ts.Fatalf("there is no request %s", args[0])
+	}
+	st.leave()
+	<-st.done
+}
+
+// cookie VAR: sets VAR to the field by which a client returns the cookie of the
+// answer printed last.
+func cmdCookie(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 1, 1, "cookie VAR")
+	for line := range strings.Lines(ts.ReadFile("stdout")) {
+		if v, ok := strings.CutPrefix(line, "Set-Cookie: "); ok {
+			v, _, _ = strings.Cut(strings.TrimSpace(v), ";")
+			ts.Setenv(args[0], "Cookie: "+v)
+			return
+		}
+	}
+	ts.Fatalf("no cookie was set")
 }
 
 // finish NAME: waits for the answer of a started request and prints it.
