@@ -115,7 +115,8 @@ func TestContextsShareAGroup(t *testing.T) {
 	}
 	b := &builder{cfg: g.Config, kept: &r.kept, fs: &xmlconf.Findings{}, g: g}
 	p := b.buildProcessors("vhost:one", g.Config.VHosts[0].Conf.ExtProcessors, nil).find(xmlconf.KindProxy, "app")
-	if b.group(p) != b.group(p) {
+	first := b.group(p)
+	if again := b.group(p); first != again {
 		t.Error("two groups of one processor")
 	}
 }
