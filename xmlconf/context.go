@@ -28,16 +28,16 @@ type Context struct {
 
 	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path stays inside, which is not honoured yet: it answers 503"`
 	StatusCode       int          `conf:"statusCode" range:"200..599" default:"302" doc:"redirect: status"`
-	EnableExpires    bool         `conf:"enableExpires" default:"0" as:"later" doc:"Expires of static answers"`
-	ExpiresDefault   string       `conf:"expiresDefault" as:"later" doc:"A or M and seconds, or words"`
-	ExpiresByType    string       `conf:"expiresByType" as:"later" doc:"type/sub=A604800, comma list"`
+	EnableExpires    bool         `conf:"enableExpires" default:"0" as:"later,minor" doc:"Expires of static answers"`
+	ExpiresDefault   string       `conf:"expiresDefault" as:"later,minor" doc:"A or M and seconds, or words"`
+	ExpiresByType    string       `conf:"expiresByType" as:"later,minor" doc:"type/sub=A604800, comma list"`
 	AddMIMEType      string       `conf:"addMIMEType" as:"later" doc:"type/sub suffix suffix, comma list"`
 	ForceType        string       `conf:"forceType" as:"later" doc:"MIME type of everything below"`
 	DefaultType      string       `conf:"defaultType" as:"later" doc:"MIME type of files without a known suffix"`
 	AutoIndex        bool         `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
 	Rewrite          *Rewrite     `conf:"rewrite" as:"later" gate:"enable" doc:"rewriting below this context"`
 	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
-	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later" doc:"page cache"`
+	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later,minor" doc:"page cache"`
 
 	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"later,strict" doc:"how uri matches"`
 	Methods         []string         `conf:"methods" as:"later,strict" doc:"methods; absent: all"`
@@ -45,26 +45,26 @@ type Context struct {
 	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"later,strict" doc:"one substitution on the path"`
 	Retry           *Retry           `conf:"retry" as:"later,strict" doc:"further attempts"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this context"`
-	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict" doc:"cache for plain upstreams"`
+	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict,minor" doc:"cache for plain upstreams"`
 	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 	ProxyOptions
 
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
 	_ struct{} `conf:"order" as:"obsolete" doc:"position in WebAdmin"`
 	_ struct{} `conf:"defaultCharsetCustomized" as:"later" doc:"older name of addDefaultCharsetCustomized"`
-	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect" doc:"identity of CGI programs"`
+	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect,minor" doc:"identity of CGI programs"`
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
-	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect" doc:"compression"`
+	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect,minor" doc:"compression"`
 	_ struct{} `conf:"phpIniOverride" unit:"block" as:"later" doc:"php_value, php_flag lines"`
 	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
-	_ struct{} `conf:"binPath" as:"noeffect" doc:"appserver: program"`
-	_ struct{} `conf:"rubyBin" as:"noeffect" doc:"appserver: program"`
-	_ struct{} `conf:"appType" as:"noeffect" doc:"appserver: kind"`
-	_ struct{} `conf:"startupFile" as:"noeffect" doc:"appserver: start file"`
-	_ struct{} `conf:"appserverEnv" as:"noeffect" doc:"appserver: environment"`
-	_ struct{} `conf:"railsEnv" as:"noeffect" doc:"appserver: environment"`
-	_ struct{} `conf:"maxConns" as:"noeffect" doc:"appserver: connections"`
-	_ struct{} `conf:"env" unit:"block" as:"noeffect" doc:"appserver: environment"`
+	_ struct{} `conf:"binPath" as:"noeffect,minor" doc:"appserver: program"`
+	_ struct{} `conf:"rubyBin" as:"noeffect,minor" doc:"appserver: program"`
+	_ struct{} `conf:"appType" as:"noeffect,minor" doc:"appserver: kind"`
+	_ struct{} `conf:"startupFile" as:"noeffect,minor" doc:"appserver: start file"`
+	_ struct{} `conf:"appserverEnv" as:"noeffect,minor" doc:"appserver: environment"`
+	_ struct{} `conf:"railsEnv" as:"noeffect,minor" doc:"appserver: environment"`
+	_ struct{} `conf:"maxConns" as:"noeffect,minor" doc:"appserver: connections"`
+	_ struct{} `conf:"env" unit:"block" as:"noeffect,minor" doc:"appserver: environment"`
 }
 
 // PathRewrite is one substitution on the path (R-CTX-7).

@@ -320,20 +320,27 @@ func labelOf(n *Node) string {
 	return ""
 }
 
-// treat reports what a written element does not do. Restrictions (closes) are
-// silent here: whether they are honoured is known where the host is built. A value that is the default
-// changes nothing and is not reported, nor is a group whose gate is shut.
+// treat reports what a written element does not do: as a warning, or as a remark
+// if it is minor, so that the few that change an answer can be seen. Restrictions
+// (closes) are silent here: whether they are honoured is known where the host is
+// built. A value that is the default changes nothing and is not reported, nor is
+// a group whose gate is shut.
 func (d *decoder) treat(c *Node, e *element, isDefault bool, sc scope) {
 	if sc.quiet || isDefault || e.gate != "" && !open(c.value(e.gate)) {
 		return
 	}
-	code, msg, hint := "W-NOT-YET", " is not honoured by this version", ""
+	code, msg, hint, report := "NOT-YET", " is not honoured by this version", "", d.fs.Warn
 	switch e.as {
 	case later:
 	case noEffect:
-		code, msg, hint = "W-NO-EFFECT", " has no effect", e.doc
+		code, msg, hint = "NO-EFFECT", " has no effect", e.doc
 	default:
 		return
+	}
+	if e.minor {
+		code, report = "I-"+code, d.fs.Info
+	} else {
+		code = "W-" + code
 	}
 	at := sc.place(c, e.name)
 	if e.code != "" {
@@ -341,7 +348,7 @@ func (d *decoder) treat(c *Node, e *element, isDefault bool, sc scope) {
 	} else if (e.as == noEffect || !strings.Contains(sc.path, "/context")) && !d.once("treat", at) {
 		return // the thirteenth priority says nothing new; each context is a place of its own
 	}
-	d.fs.Warn(code, at, hint, "%s", sc.say(e.name+msg))
+	report(code, at, hint, "%s", sc.say(e.name+msg))
 }
 
 // open reports whether the text of a gate means anything but off.

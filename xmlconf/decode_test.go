@@ -191,12 +191,12 @@ func TestTreatments(t *testing.T) {
 `)
 	want(t, fs, `
 f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user; set User= in the systemd unit)
-f.xml:3:23: warn W-NO-EFFECT: cpuAffinity has no effect (pinned workers)
+f.xml:3:23: info I-NO-EFFECT: cpuAffinity has no effect (pinned workers)
 f.xml:4:1: warn W-NOT-YET: autoIndex is not honoured by this version
-f.xml:6:1: warn W-NOT-YET: cache is not honoured by this version
+f.xml:6:1: info I-NOT-YET: cache is not honoured by this version
 f.xml:7:1: warn W-NOT-YET: phpConfig is not honoured by this version
 f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)
-f.xml:8:99: warn W-NO-EFFECT: extProcessor "a": priority has no effect (nice level of the program)`)
+f.xml:8:99: info I-NO-EFFECT: extProcessor "a": priority has no effect (nice level of the program)`)
 }
 
 // What is not honoured is told once for processors and error pages, and for each

@@ -12,7 +12,8 @@
 //	range   "1..3600", "1..", or the words "connect|GET|HEAD"
 //	default the value where the element is absent, blank or out of range
 //	as      treatment: honoured (or none), later, closes, noeffect, obsolete;
-//	        ",strict" makes every fault a load error (R-CONV-6)
+//	        ",strict" makes every fault a load error (R-CONV-6); ",minor" makes the
+//	        finding about it a remark, for it changes no answer and lifts no limit
 //	expand  "1": variables are expanded
 //	gate    child that must be on for a group's treatment to be reported
 //	code    finding code used instead of the treatment's own

@@ -17,7 +17,7 @@ case, list wrappers may be left out, and an empty element means "not set".
 | treatment | means |
 |---|---|
 | honoured | acts as described |
-| later | known, not honoured by this version: finding W-NOT-YET when it is set to something |
+| later | known, not honoured by this version: finding W-NOT-YET when it is set to something other than its default |
 | closes | restricts, not honoured by this version: what it stands in answers 503, finding E-CLOSED |
 | noeffect | accepted, never has an effect: finding W-NO-EFFECT or the one named |
 | obsolete | leftover of old versions, silent |
@@ -25,6 +25,11 @@ case, list wrappers may be left out, and an empty element means "not set".
 A *strict* element makes loading fail when its value is wrong, when it is written
 twice, or when it holds something unknown. Everywhere else a value out of range is
 replaced by the default, with finding W-RANGE; it is never clamped.
+
+A *minor* element that is not honoured changes no answer and lifts no limit: numbers
+of caches, compression and sockets, identities of programs that httpjet does not
+start. Its finding is a remark, I-NOT-YET or I-NO-EFFECT, which ` + "`check`" + ` lists last and
+the server logs at level DEBUG only.
 
 Where a block may stand is marked when it is not honoured there; then none of its
 elements acts, whatever its table says of them.
@@ -94,6 +99,9 @@ func (e *element) note() string {
 	words := []string{e.as.String()}
 	if e.strict {
 		words = append(words, "strict")
+	}
+	if e.minor {
+		words = append(words, "minor")
 	}
 	if e.code != "" {
 		words = append(words, e.code)

@@ -45,10 +45,10 @@ type ExtProcessor struct {
 	ProxyOptions
 
 	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
-	Path         string        `conf:"path" expand:"1" as:"noeffect" doc:"program; httpjet starts none"`
-	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect" doc:"copies of the program"`
-	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect" doc:"start with the server"`
-	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect" doc:"idle life of the program"`
+	Path         string        `conf:"path" expand:"1" as:"noeffect,minor" doc:"program; httpjet starts none"`
+	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect,minor" doc:"copies of the program"`
+	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect,minor" doc:"start with the server"`
+	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect,minor" doc:"idle life of the program"`
 
 	// Targets are the addresses, read; in the order of Addresses. Empty for
 	// processors that cannot be routed to.
@@ -57,14 +57,14 @@ type ExtProcessor struct {
 
 	_ struct{} `conf:"backlog" as:"obsolete" doc:"listen backlog of the program"`
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
-	_ struct{} `conf:"extUser" as:"noeffect" doc:"identity of the program"`
-	_ struct{} `conf:"extGroup" as:"noeffect" doc:"identity of the program"`
-	_ struct{} `conf:"umask" as:"noeffect" doc:"umask of the program"`
-	_ struct{} `conf:"priority" as:"noeffect" default:"0" doc:"nice level of the program"`
-	_ struct{} `conf:"memSoftLimit" as:"noeffect" doc:"memory of the program"`
-	_ struct{} `conf:"memHardLimit" as:"noeffect" doc:"memory of the program"`
-	_ struct{} `conf:"procSoftLimit" as:"noeffect" doc:"processes of the program"`
-	_ struct{} `conf:"procHardLimit" as:"noeffect" doc:"processes of the program"`
+	_ struct{} `conf:"extUser" as:"noeffect,minor" doc:"identity of the program"`
+	_ struct{} `conf:"extGroup" as:"noeffect,minor" doc:"identity of the program"`
+	_ struct{} `conf:"umask" as:"noeffect,minor" doc:"umask of the program"`
+	_ struct{} `conf:"priority" as:"noeffect,minor" default:"0" doc:"nice level of the program"`
+	_ struct{} `conf:"memSoftLimit" as:"noeffect,minor" doc:"memory of the program"`
+	_ struct{} `conf:"memHardLimit" as:"noeffect,minor" doc:"memory of the program"`
+	_ struct{} `conf:"procSoftLimit" as:"noeffect,minor" doc:"processes of the program"`
+	_ struct{} `conf:"procHardLimit" as:"noeffect,minor" doc:"processes of the program"`
 }
 
 // ProcessorKind is the family that a processor's type means (R-CFG-11).

@@ -17,8 +17,8 @@ type Listener struct {
 	Bind ListenAddress // Address, read; zero if it cannot be used
 
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
-	_ struct{} `conf:"reusePort" default:"1" as:"later" doc:"SO_REUSEPORT"`
-	_ struct{} `conf:"binding" as:"noeffect" doc:"worker processes that listen"`
+	_ struct{} `conf:"reusePort" default:"1" as:"later,minor" doc:"SO_REUSEPORT"`
+	_ struct{} `conf:"binding" as:"noeffect,minor" doc:"worker processes that listen"`
 }
 
 // TLS is what a listener and a host's vhssl share.
@@ -30,20 +30,20 @@ type TLS struct {
 	CACertPath   string `conf:"CACertPath" unit:"path" as:"later" doc:"directory of CAs"`
 	Ciphers      string `conf:"ciphers" as:"later" doc:"TLS 1.2 ciphers, OpenSSL list"`
 	EnableSpdy   int    `conf:"enableSpdy" range:"0..15" default:"12" doc:"ALPN: 4 h2, 8 h3, 0 none"`
-	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later" doc:"HTTP/3"`
+	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3"`
 	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" as:"closes" doc:"client certificates: 0 none, 1 optional, 2 required, 3 optional"`
-	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" as:"later" doc:"length of a client's chain"`
+	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" as:"later,minor" doc:"length of a client's chain"`
 	Stapling     bool   `conf:"enableStapling" default:"0" as:"noeffect" code:"W-STAPLING" doc:"OCSP stapling is not implemented"`
 
 	_ struct{} `conf:"ocspRespMaxAge" as:"obsolete" doc:"OCSP stapling"`
 	_ struct{} `conf:"ocspResponder" as:"obsolete" doc:"OCSP stapling"`
 	_ struct{} `conf:"ocspCACerts" as:"obsolete" doc:"OCSP stapling"`
-	_ struct{} `conf:"enableECDHE" as:"noeffect" default:"1" doc:"key exchange"`
-	_ struct{} `conf:"enableDHE" as:"noeffect" default:"0" doc:"key exchange"`
-	_ struct{} `conf:"DHParam" as:"noeffect" doc:"key exchange"`
+	_ struct{} `conf:"enableECDHE" as:"noeffect,minor" default:"1" doc:"key exchange"`
+	_ struct{} `conf:"enableDHE" as:"noeffect,minor" default:"0" doc:"key exchange"`
+	_ struct{} `conf:"DHParam" as:"noeffect,minor" doc:"key exchange"`
 	_ struct{} `conf:"renegProtection" as:"obsolete" doc:"renegotiation is always refused"`
-	_ struct{} `conf:"sslSessionCache" as:"noeffect" default:"0" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionTickets" as:"later" default:"1" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" default:"0" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
 	_ struct{} `conf:"crlPath" as:"noeffect" doc:"revocation lists"`
 	_ struct{} `conf:"crlFile" as:"noeffect" doc:"revocation lists"`
 }
@@ -103,8 +103,8 @@ type ErrorLog struct {
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"20M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
 	CompressArchive bool     `conf:"compressArchive" default:"0" doc:"gzip rotated files"`
-	_               struct{} `conf:"debugLevel" as:"noeffect" default:"0" doc:"verbosity of DEBUG"`
-	_               struct{} `conf:"enableStderrLog" as:"later" default:"1" doc:"stderr.log"`
+	_               struct{} `conf:"debugLevel" as:"noeffect,minor" default:"0" doc:"verbosity of DEBUG"`
+	_               struct{} `conf:"enableStderrLog" as:"later,minor" default:"1" doc:"stderr.log"`
 	_               struct{} `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
 }
 
@@ -133,5 +133,5 @@ type Logging struct {
 	AccessLogs    []*AccessLog `conf:"accessLog" doc:"access logs; each gets every request of its scope"`
 	CompletionLog bool         `conf:"completionLog" default:"0" as:"later,strict" doc:"one JSON object for each request on stdout"`
 	_             struct{}     `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
-	_             struct{}     `conf:"enableStderrLog" as:"later" default:"1" doc:"stderr.log"`
+	_             struct{}     `conf:"enableStderrLog" as:"later,minor" default:"1" doc:"stderr.log"`
 }

@@ -2,6 +2,7 @@ package xmlconf
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -10,9 +11,9 @@ type treatment uint8
 
 const (
 	honoured treatment = iota
-	later              // known, not honoured yet: W-NOT-YET
+	later              // known, not honoured yet: W-NOT-YET, I-NOT-YET if minor
 	closes             // restricts; not honoured yet: its host or context is closed (R-SAFE-1)
-	noEffect           // accepted, never has an effect: W-NO-EFFECT
+	noEffect           // accepted, never has an effect: W-NO-EFFECT, I-NO-EFFECT if minor
 	obsolete           // leftover of old versions: silent
 )
 
@@ -32,6 +33,7 @@ type element struct {
 	hasDef bool
 	as     treatment
 	strict bool
+	minor  bool // what its treatment takes away changes no answer and lifts no limit
 	expand bool
 	must   bool // an item without it is skipped
 	gate   string
@@ -123,18 +125,14 @@ func newElement(f reflect.StructField, at []int) *element {
 		e.list, e.name = list, item
 	}
 	for word := range strings.SplitSeq(f.Tag.Get("as"), ",") {
-		switch word {
-		case "", "honoured":
-		case "later":
-			e.as = later
-		case "closes":
-			e.as = closes
-		case "noeffect":
-			e.as = noEffect
-		case "obsolete":
-			e.as = obsolete
-		case "strict":
+		switch i := slices.Index(treatmentNames[:], word); {
+		case word == "": // no tag: honoured
+		case i >= 0:
+			e.as = treatment(i)
+		case word == "strict":
 			e.strict = true
+		case word == "minor":
+			e.minor = true
 		default:
 			panic("BUG: unknown treatment " + word)
 		}

@@ -17,9 +17,9 @@ type ServerSecurity struct {
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
 	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
-	_ struct{} `conf:"allowExtAppSetuid" default:"0" as:"noeffect" doc:"identities of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
+	_ struct{} `conf:"allowExtAppSetuid" default:"0" as:"noeffect,minor" doc:"identities of started applications"`
 }
 
 // AccessControl is a pair of address lists. Items are as written, remarks
@@ -51,8 +51,8 @@ type PerClientLimit struct {
 	InBandwidth     int64    `conf:"inBandwidth" unit:"size" range:"0.." default:"0" as:"later" doc:"bytes a second from the client; 0: no limit"`
 	SoftLimit       int      `conf:"softLimit" range:"0.." default:"10000" as:"later" doc:"connections that lead to a ban"`
 	HardLimit       int      `conf:"hardLimit" range:"0.." default:"10000" as:"later" doc:"connections at once"`
-	GracePeriod     int      `conf:"gracePeriod" unit:"s" range:"1..3600" default:"10" as:"later" doc:"time over softLimit before a ban"`
-	BanPeriod       int      `conf:"banPeriod" unit:"s" range:"0.." default:"60" as:"later" doc:"length of a ban"`
+	GracePeriod     int      `conf:"gracePeriod" unit:"s" range:"1..3600" default:"10" as:"later,minor" doc:"time over softLimit before a ban"`
+	BanPeriod       int      `conf:"banPeriod" unit:"s" range:"0.." default:"60" as:"later,minor" doc:"length of a ban"`
 	BlockBadReq     bool     `conf:"blockBadReq" default:"1" as:"later" doc:"ban clients that send malformed requests"`
 	_               struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
 }
@@ -98,8 +98,8 @@ type HostSecurity struct {
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
 	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
 	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
 }
 

@@ -14,22 +14,22 @@ type Server struct {
 	EnableH2C          bool          `conf:"enableh2c" default:"0" doc:"HTTP/2 with prior knowledge on plain listeners"`
 	IndexFiles         []string      `conf:"indexFiles" default:"index.html" doc:"index files of every host"`
 	AutoIndex          bool          `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
-	AdminEmails        []string      `conf:"adminEmails" as:"later" doc:"contact in error pages and SERVER_ADMIN"`
+	AdminEmails        []string      `conf:"adminEmails" as:"later,minor" doc:"contact in error pages and SERVER_ADMIN"`
 	SuspendedVhosts    []string      `conf:"suspendedVhosts" doc:"hosts that answer 403 to everything"`
 	AutoLoadHtaccess   bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
 	AutoDetectCdn      int           `conf:"autoDetectCdn" range:"0..3" default:"0" as:"later" doc:"trust known CDN ranges: 1 QUIC.cloud, 2 Cloudflare; counts only when written"`
 	AutoWhiteListIPs   bool          `conf:"autoWhiteListLocalIps" default:"0" as:"later" doc:"trust the machine's own addresses; counts only when written"`
 	LoadApacheConf     int           `conf:"loadApacheConf" range:"0.." default:"0" as:"noeffect" code:"W-APACHE" doc:"import of an Apache configuration: not supported, so its hosts and listeners are missing here"`
-	GracefulRestart    time.Duration `conf:"gracefulRestartTimeout" unit:"s" range:"-1..2592000" default:"300" as:"noeffect" doc:"life of old workers after a restart; see tuning/gracefulShutdownTimeout"`
+	GracefulRestart    time.Duration `conf:"gracefulRestartTimeout" unit:"s" range:"-1..2592000" default:"300" as:"noeffect,minor" doc:"life of old workers after a restart; see tuning/gracefulShutdownTimeout"`
 
 	Rewrite    ServerRewrite  `conf:"rewrite" doc:"rewriting, server-wide switches"`
 	HtAccess   HtAccess       `conf:"htAccess" doc:"per-directory files"`
 	Tuning     Tuning         `conf:"tuning" doc:"limits of the process"`
 	Logging    Logging        `conf:"logging" doc:"error log and access logs"`
 	Security   ServerSecurity `conf:"security" doc:"access lists and file rules"`
-	Expires    Expires        `conf:"expires" as:"later" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
-	Cache      Cache          `conf:"cache" as:"later" gate:"cacheEngine" doc:"page cache"`
-	Quic       Quic           `conf:"quic" as:"later" gate:"quicEnable" doc:"HTTP/3"`
+	Expires    Expires        `conf:"expires" as:"later,minor" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
+	Cache      Cache          `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
+	Quic       Quic           `conf:"quic" as:"later,minor" gate:"quicEnable" doc:"HTTP/3"`
 	Management *Management    `conf:"management" as:"later,strict" doc:"status and metrics listener"`
 	Tracing    *Tracing       `conf:"tracing" as:"later,strict" doc:"W3C trace context"`
 	Acme       *Acme          `conf:"acme" as:"later,strict" doc:"automatic certificates"`
@@ -43,55 +43,55 @@ type Server struct {
 
 	Refused []*Listener // dropped for their name; their restrictions hold
 
-	_ struct{} `conf:"workerProcesses" as:"noeffect" doc:"worker processes"`
-	_ struct{} `conf:"httpdWorkers" as:"noeffect" doc:"worker processes"`
-	_ struct{} `conf:"priority" default:"0" as:"noeffect" doc:"nice level"`
-	_ struct{} `conf:"cpuAffinity" default:"0" as:"noeffect" doc:"pinned workers"`
+	_ struct{} `conf:"workerProcesses" as:"noeffect,minor" doc:"worker processes"`
+	_ struct{} `conf:"httpdWorkers" as:"noeffect,minor" doc:"worker processes"`
+	_ struct{} `conf:"priority" default:"0" as:"noeffect,minor" doc:"nice level"`
+	_ struct{} `conf:"cpuAffinity" default:"0" as:"noeffect,minor" doc:"pinned workers"`
 	_ struct{} `conf:"enableLVE" as:"obsolete" doc:"CloudLinux mode"`
 	_ struct{} `conf:"enableChroot" default:"0" as:"noeffect" doc:"chroot of the server"`
-	_ struct{} `conf:"chrootPath" default:"/" as:"noeffect" doc:"root of the chroot"`
-	_ struct{} `conf:"inMemBufSize" unit:"size" as:"later" doc:"memory for bodies before they spill"`
-	_ struct{} `conf:"swappingDir" as:"later" doc:"directory of spilled bodies"`
-	_ struct{} `conf:"autoFix503" as:"noeffect" doc:"restart after long 503"`
-	_ struct{} `conf:"statDir" as:"noeffect" doc:"directory of report files"`
-	_ struct{} `conf:"jsonReports" default:"0" as:"noeffect" doc:"JSON report files"`
-	_ struct{} `conf:"disableInitLogRotation" default:"0" as:"noeffect" doc:"no rotation at start"`
-	_ struct{} `conf:"hideSigInErrorPage" default:"0" as:"later" doc:"no signature in error pages"`
+	_ struct{} `conf:"chrootPath" default:"/" as:"noeffect,minor" doc:"root of the chroot"`
+	_ struct{} `conf:"inMemBufSize" unit:"size" as:"later,minor" doc:"memory for bodies before they spill"`
+	_ struct{} `conf:"swappingDir" as:"later,minor" doc:"directory of spilled bodies"`
+	_ struct{} `conf:"autoFix503" as:"noeffect,minor" doc:"restart after long 503"`
+	_ struct{} `conf:"statDir" as:"noeffect,minor" doc:"directory of report files"`
+	_ struct{} `conf:"jsonReports" default:"0" as:"noeffect,minor" doc:"JSON report files"`
+	_ struct{} `conf:"disableInitLogRotation" default:"0" as:"noeffect,minor" doc:"no rotation at start"`
+	_ struct{} `conf:"hideSigInErrorPage" default:"0" as:"later,minor" doc:"no signature in error pages"`
 	_ struct{} `conf:"adminRoot" as:"obsolete" doc:"WebAdmin console"`
-	_ struct{} `conf:"disableWebAdmin" as:"noeffect" default:"1" doc:"WebAdmin console"`
-	_ struct{} `conf:"autoIndexURI" as:"later" doc:"script that renders listings"`
+	_ struct{} `conf:"disableWebAdmin" as:"noeffect,minor" default:"1" doc:"WebAdmin console"`
+	_ struct{} `conf:"autoIndexURI" as:"later,minor" doc:"script that renders listings"`
 	_ struct{} `conf:"enableIpGeo" default:"0" as:"noeffect" doc:"geo lookup"`
-	_ struct{} `conf:"ipToGeo" unit:"block" as:"noeffect" doc:"geo databases"`
-	_ struct{} `conf:"ip2locDB" unit:"block" as:"noeffect" doc:"IP2Location database"`
+	_ struct{} `conf:"ipToGeo" unit:"block" as:"noeffect,minor" doc:"geo databases"`
+	_ struct{} `conf:"ip2locDB" unit:"block" as:"noeffect,minor" doc:"IP2Location database"`
 	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" doc:"Secure on cookies"`
-	_ struct{} `conf:"ramDiskPath" as:"noeffect" doc:"directory in memory"`
-	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect" doc:"reverse lookup of robots"`
-	_ struct{} `conf:"extAppAbort" default:"0" as:"noeffect" doc:"tell applications of an abort"`
+	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" doc:"directory in memory"`
+	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" doc:"reverse lookup of robots"`
+	_ struct{} `conf:"extAppAbort" default:"0" as:"noeffect,minor" doc:"tell applications of an abort"`
 	_ struct{} `conf:"autoUpdateInterval" as:"obsolete" doc:"self update"`
 	_ struct{} `conf:"autoUpdateDownloadPkg" as:"obsolete" doc:"self update"`
-	_ struct{} `conf:"autoReloadApacheConf" default:"0" as:"noeffect" doc:"Apache import"`
-	_ struct{} `conf:"apacheConfFile" as:"noeffect" doc:"Apache import"`
-	_ struct{} `conf:"apachePortOffset" default:"0" as:"noeffect" doc:"Apache import"`
-	_ struct{} `conf:"apacheIpOffset" default:"0" as:"noeffect" doc:"Apache import"`
-	_ struct{} `conf:"apacheBinPath" as:"noeffect" doc:"Apache import"`
-	_ struct{} `conf:"phpSuExec" default:"0" as:"noeffect" doc:"PHP by account"`
-	_ struct{} `conf:"phpSuExecMaxConn" as:"noeffect" doc:"PHP by account"`
+	_ struct{} `conf:"autoReloadApacheConf" default:"0" as:"noeffect,minor" doc:"Apache import"`
+	_ struct{} `conf:"apacheConfFile" as:"noeffect,minor" doc:"Apache import"`
+	_ struct{} `conf:"apachePortOffset" default:"0" as:"noeffect,minor" doc:"Apache import"`
+	_ struct{} `conf:"apacheIpOffset" default:"0" as:"noeffect,minor" doc:"Apache import"`
+	_ struct{} `conf:"apacheBinPath" as:"noeffect,minor" doc:"Apache import"`
+	_ struct{} `conf:"phpSuExec" default:"0" as:"noeffect,minor" doc:"PHP by account"`
+	_ struct{} `conf:"phpSuExecMaxConn" as:"noeffect,minor" doc:"PHP by account"`
 	_ struct{} `conf:"phpConfig" unit:"block" as:"later" doc:"PHP of hosting panels"`
-	_ struct{} `conf:"suexec" unit:"block" as:"later" doc:"identities of started applications"`
+	_ struct{} `conf:"suexec" unit:"block" as:"later,minor" doc:"identities of started applications"`
 	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
 	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
 	_ struct{} `conf:"fileUpload" unit:"block" as:"noeffect" doc:"multipart bodies parsed by the server"`
 	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
-	_ struct{} `conf:"railsDefaults" unit:"block" as:"noeffect" doc:"defaults of appserver contexts"`
-	_ struct{} `conf:"rails" unit:"block" as:"noeffect" doc:"defaults of appserver contexts, older name"`
-	_ struct{} `conf:"wsgiDefaults" unit:"block" as:"noeffect" doc:"defaults of appserver contexts"`
-	_ struct{} `conf:"nodeDefaults" unit:"block" as:"noeffect" doc:"defaults of appserver contexts"`
+	_ struct{} `conf:"railsDefaults" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts"`
+	_ struct{} `conf:"rails" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts, older name"`
+	_ struct{} `conf:"wsgiDefaults" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts"`
+	_ struct{} `conf:"nodeDefaults" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts"`
 	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" gate:"enabled" doc:"PageSpeed"`
 	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" gate:"enabled" doc:"ModSecurity"`
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
 }
 
 // VHostDecl is a declaration of a virtual host in the server file. The same
@@ -112,24 +112,24 @@ type HostSwitches struct {
 	AllowSymbolLink int    `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"follow symbolic links: 0 no, 1 yes, 2 if the owner matches; absent: the server's followSymbolLink"`
 	EnableScript    bool   `conf:"enableScript" default:"1" doc:"0: script suffixes answer 403"`
 	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused"`
-	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" as:"noeffect" doc:"identity of started applications"`
-	VHUser          string `conf:"user" expand:"1" as:"noeffect" doc:"identity of started applications, $VH_USER"`
+	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" as:"noeffect,minor" doc:"identity of started applications"`
+	VHUser          string `conf:"user" expand:"1" as:"noeffect,minor" doc:"identity of started applications, $VH_USER"`
 	MaxKeepAliveReq int    `conf:"maxKeepAliveReq" range:"0..32767" default:"-1" as:"later" doc:"requests of a connection; absent: the server's"`
 
-	_ struct{} `conf:"group" as:"noeffect" doc:"identity of started applications"`
-	_ struct{} `conf:"chrootMode" range:"0..2" default:"0" as:"noeffect" doc:"chroot of started applications"`
-	_ struct{} `conf:"chrootPath" as:"noeffect" doc:"chroot of started applications"`
+	_ struct{} `conf:"group" as:"noeffect,minor" doc:"identity of started applications"`
+	_ struct{} `conf:"chrootMode" range:"0..2" default:"0" as:"noeffect,minor" doc:"chroot of started applications"`
+	_ struct{} `conf:"chrootPath" as:"noeffect,minor" doc:"chroot of started applications"`
 	_ struct{} `conf:"smartKeepAlive" as:"obsolete" doc:"keep-alive for images only"`
 	_ struct{} `conf:"staticReqPerSec" default:"0" as:"later" doc:"requests of a client for files"`
 	_ struct{} `conf:"dynReqPerSec" default:"0" as:"later" doc:"requests of a client for applications"`
 	_ struct{} `conf:"outBandwidth" default:"0" as:"later" doc:"bytes a second to a client"`
 	_ struct{} `conf:"inBandwidth" default:"0" as:"later" doc:"bytes a second from a client"`
 	_ struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
-	_ struct{} `conf:"cgroups" default:"0" as:"noeffect" doc:"control groups of started applications"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
-	_ struct{} `conf:"suexecUser" as:"noeffect" doc:"identity of started applications"`
-	_ struct{} `conf:"suexecGroup" as:"noeffect" doc:"identity of started applications"`
+	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" doc:"control groups of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
+	_ struct{} `conf:"suexecUser" as:"noeffect,minor" doc:"identity of started applications"`
+	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" doc:"identity of started applications"`
 }
 
 // Module is a server module with its parameters as text.

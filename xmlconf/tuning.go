@@ -25,13 +25,13 @@ type Tuning struct {
 	ShutdownDelay           time.Duration `conf:"shutdownDelay" unit:"s" range:"0..3600" default:"0" as:"honoured,strict" doc:"time between not ready and the close of listeners"`
 	ProxyErrorHeader        bool          `conf:"proxyErrorHeader" default:"1" as:"later,strict" doc:"X-Httpjet-Proxy-Error on answers made by the proxy"`
 
-	DNSRefresh           time.Duration `conf:"dnsRefresh" unit:"s" range:"1..3600" default:"10" as:"later,strict" doc:"age at which an answer is asked again"`
-	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict" doc:"life of the last answer while lookups fail"`
-	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"later,strict" doc:"time before a failed name is asked again"`
-	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"later,strict" doc:"lookups at once"`
-	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"later,strict" doc:"reload when a file changes"`
-	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict" doc:"compress proxied answers"`
-	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict" doc:"compress event streams"`
+	DNSRefresh           time.Duration `conf:"dnsRefresh" unit:"s" range:"1..3600" default:"10" as:"later,strict,minor" doc:"age at which an answer is asked again"`
+	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict,minor" doc:"life of the last answer while lookups fail"`
+	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"later,strict,minor" doc:"time before a failed name is asked again"`
+	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"later,strict,minor" doc:"lookups at once"`
+	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"later,strict,minor" doc:"reload when a file changes"`
+	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict,minor" doc:"compress proxied answers"`
+	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict,minor" doc:"compress event streams"`
 	DenyRedirectCdnCache bool          `conf:"denyRedirectCdnCache" default:"0" as:"later,strict" doc:"redirects to the own host are not cacheable"`
 	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"later,strict" doc:"life of tunnels whose route a reload changed"`
 	FcgiHandlerAlias     bool          `conf:"fcgiHandlerAlias" default:"1" as:"later,strict" doc:"script handlers of type fcgi reach FastCGI"`
@@ -40,64 +40,64 @@ type Tuning struct {
 	MaxDynRespSize       int64    `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
 	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" doc:"largest file kept in memory; at most 64K is used, larger files are kept open"`
 	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" doc:"all files kept in memory; at most 1G is used"`
-	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later" doc:"largest mapped file"`
-	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later" doc:"all mapped files"`
-	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later" doc:"gzip"`
-	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later" doc:"gzip of application answers"`
-	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later" doc:"gzip level"`
-	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later" doc:"brotli level of application answers; 0 off"`
-	BrCompressLevel      int      `conf:"brCompressLevel" range:"0..11" default:"5" as:"later" doc:"brotli level"`
-	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later" doc:"zstd"`
-	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later" doc:"zstd level"`
-	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later" doc:"MIME types to compress; !type removes one"`
+	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later,minor" doc:"largest mapped file"`
+	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" doc:"all mapped files"`
+	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip"`
+	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later,minor" doc:"gzip of application answers"`
+	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" doc:"gzip level"`
+	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" doc:"brotli level of application answers; 0 off"`
+	BrCompressLevel      int      `conf:"brCompressLevel" range:"0..11" default:"5" as:"later,minor" doc:"brotli level"`
+	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd"`
+	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
+	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
 	ProxyProtocol        []string `conf:"proxyProtocol" as:"later" doc:"peers that may send a PROXY header"`
 	SSLDefaultCiphers    string   `conf:"sslDefaultCiphers" as:"later" doc:"ciphers of listeners and hosts, OpenSSL list"`
 	SSLStrictSNI         bool     `conf:"sslStrictSni" default:"0" as:"later" doc:"an unknown name ends the handshake"`
 	Acme                 int      `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
-	QuicEnable           bool     `conf:"quicEnable" default:"1" as:"later" doc:"HTTP/3"`
-	SndBufSize           int64    `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later" doc:"send buffer of a socket; 0: the system's"`
-	RcvBufSize           int64    `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later" doc:"receive buffer of a socket; 0: the system's"`
+	QuicEnable           bool     `conf:"quicEnable" default:"1" as:"later,minor" doc:"HTTP/3"`
+	SndBufSize           int64    `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"send buffer of a socket; 0: the system's"`
+	RcvBufSize           int64    `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"receive buffer of a socket; 0: the system's"`
 
 	_ struct{} `conf:"smartKeepAlive" as:"obsolete" doc:"keep-alive for images only"`
 	_ struct{} `conf:"eventDispatcher" as:"obsolete" doc:"event system"`
 	_ struct{} `conf:"SSLCryptoDevice" as:"obsolete" doc:"TLS hardware"`
-	_ struct{} `conf:"useSendfile" as:"noeffect" default:"1" doc:"sendfile is always used"`
-	_ struct{} `conf:"useAIO" as:"noeffect" default:"0" doc:"asynchronous reads"`
+	_ struct{} `conf:"useSendfile" as:"noeffect,minor" default:"1" doc:"sendfile is always used"`
+	_ struct{} `conf:"useAIO" as:"noeffect,minor" default:"0" doc:"asynchronous reads"`
 	_ struct{} `conf:"AIOBlockSize" as:"obsolete" doc:"asynchronous reads"`
-	_ struct{} `conf:"gzipAutoUpdateStatic" default:"0" as:"later" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipStaticCompressLevel" as:"later" default:"6" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipCacheDir" as:"later" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipMaxFileSize" unit:"size" as:"later" default:"1M" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipMinFileSize" unit:"size" as:"later" default:"300" doc:"compressed copies of files"`
-	_ struct{} `conf:"brStaticCompressLevel" as:"later" default:"6" doc:"compressed copies of files"`
-	_ struct{} `conf:"enableDynBrCompress" as:"later" default:"1" doc:"brotli of application answers"`
-	_ struct{} `conf:"enableDynZstdCompress" as:"later" default:"1" doc:"zstd of application answers"`
-	_ struct{} `conf:"shmDefaultDir" as:"noeffect" doc:"shared memory"`
-	_ struct{} `conf:"ramDiskPath" as:"noeffect" doc:"directory in memory"`
+	_ struct{} `conf:"gzipAutoUpdateStatic" default:"0" as:"later,minor" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipStaticCompressLevel" as:"later,minor" default:"6" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipCacheDir" as:"later,minor" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipMaxFileSize" unit:"size" as:"later,minor" default:"1M" doc:"compressed copies of files"`
+	_ struct{} `conf:"gzipMinFileSize" unit:"size" as:"later,minor" default:"300" doc:"compressed copies of files"`
+	_ struct{} `conf:"brStaticCompressLevel" as:"later,minor" default:"6" doc:"compressed copies of files"`
+	_ struct{} `conf:"enableDynBrCompress" as:"later,minor" default:"1" doc:"brotli of application answers"`
+	_ struct{} `conf:"enableDynZstdCompress" as:"later,minor" default:"1" doc:"zstd of application answers"`
+	_ struct{} `conf:"shmDefaultDir" as:"noeffect,minor" doc:"shared memory"`
+	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" doc:"directory in memory"`
 	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" doc:"Secure on cookies"`
-	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect" doc:"reverse lookup of robots"`
+	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" doc:"reverse lookup of robots"`
 	_ struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
 	_ struct{} `conf:"sslStrongDhKey" as:"obsolete" doc:"DH key size"`
-	_ struct{} `conf:"sslEnableMultiCerts" default:"0" as:"noeffect" doc:"RSA and ECC pair"`
-	_ struct{} `conf:"sslSessionCache" as:"noeffect" default:"1" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionTickets" as:"later" default:"1" doc:"TLS session tickets"`
-	_ struct{} `conf:"sslSessionTicketLifetime" as:"later" default:"3600" doc:"TLS session tickets"`
-	_ struct{} `conf:"sslSessionTicketKeyFile" as:"later" doc:"TLS session tickets"`
-	_ struct{} `conf:"sslOcspProxy" as:"noeffect" doc:"proxy for OCSP"`
+	_ struct{} `conf:"sslEnableMultiCerts" default:"0" as:"noeffect,minor" doc:"RSA and ECC pair"`
+	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" default:"1" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect,minor" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect,minor" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslSessionTicketLifetime" as:"later,minor" default:"3600" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslSessionTicketKeyFile" as:"later,minor" doc:"TLS session tickets"`
+	_ struct{} `conf:"sslOcspProxy" as:"noeffect,minor" doc:"proxy for OCSP"`
 	_ struct{} `conf:"sslDefaultCAFile" as:"later" doc:"CA bundle"`
 	_ struct{} `conf:"sslDefaultCAPath" as:"later" doc:"CA bundle"`
-	_ struct{} `conf:"quicShmDir" as:"noeffect" doc:"QUIC shared memory"`
-	_ struct{} `conf:"quicVersions" as:"noeffect" doc:"QUIC versions"`
-	_ struct{} `conf:"quicCongestionCtrl" as:"noeffect" default:"0" doc:"QUIC congestion control"`
-	_ struct{} `conf:"quicCfcw" as:"noeffect" doc:"QUIC connection window"`
-	_ struct{} `conf:"quicMaxCfcw" as:"noeffect" doc:"QUIC connection window"`
-	_ struct{} `conf:"quicSfcw" as:"noeffect" doc:"QUIC stream window"`
-	_ struct{} `conf:"quicMaxSfcw" as:"noeffect" doc:"QUIC stream window"`
-	_ struct{} `conf:"quicMaxStreams" as:"later" default:"500" doc:"QUIC streams"`
-	_ struct{} `conf:"quicHandshakeTimeout" as:"later" default:"10" doc:"QUIC handshake"`
-	_ struct{} `conf:"quicIdleTimeout" as:"later" default:"30" doc:"QUIC idle time"`
+	_ struct{} `conf:"quicShmDir" as:"noeffect,minor" doc:"QUIC shared memory"`
+	_ struct{} `conf:"quicVersions" as:"noeffect,minor" doc:"QUIC versions"`
+	_ struct{} `conf:"quicCongestionCtrl" as:"noeffect,minor" default:"0" doc:"QUIC congestion control"`
+	_ struct{} `conf:"quicCfcw" as:"noeffect,minor" doc:"QUIC connection window"`
+	_ struct{} `conf:"quicMaxCfcw" as:"noeffect,minor" doc:"QUIC connection window"`
+	_ struct{} `conf:"quicSfcw" as:"noeffect,minor" doc:"QUIC stream window"`
+	_ struct{} `conf:"quicMaxSfcw" as:"noeffect,minor" doc:"QUIC stream window"`
+	_ struct{} `conf:"quicMaxStreams" as:"later,minor" default:"500" doc:"QUIC streams"`
+	_ struct{} `conf:"quicHandshakeTimeout" as:"later,minor" default:"10" doc:"QUIC handshake"`
+	_ struct{} `conf:"quicIdleTimeout" as:"later,minor" default:"30" doc:"QUIC idle time"`
 }
 
 // Quic is the server's quic block.

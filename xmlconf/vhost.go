@@ -9,10 +9,10 @@ type VHost struct {
 	Enabled         bool     `conf:"enabled" default:"1" doc:"0: 403 for every request"`
 	IndexFiles      []string `conf:"indexFiles" doc:"index files, older place of index/indexFiles"`
 	AllowSymbolLink int      `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"as in the declaration"`
-	AdminEmails     []string `conf:"adminEmails" as:"later" doc:"contact in error pages and SERVER_ADMIN"`
-	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later" doc:"compression of this host"`
-	EnableBr        bool     `conf:"enableBr" default:"1" as:"later" doc:"compression of this host"`
-	EnableQuic      bool     `conf:"enableQuic" default:"1" as:"later" doc:"HTTP/3 of this host"`
+	AdminEmails     []string `conf:"adminEmails" as:"later,minor" doc:"contact in error pages and SERVER_ADMIN"`
+	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later,minor" doc:"compression of this host"`
+	EnableBr        bool     `conf:"enableBr" default:"1" as:"later,minor" doc:"compression of this host"`
+	EnableQuic      bool     `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3 of this host"`
 	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" as:"later" doc:"php_value, php_flag lines"`
 
 	HtAccess    HtAccess     `conf:"htAccess" doc:"per-directory files"`
@@ -21,8 +21,8 @@ type VHost struct {
 	Security    HostSecurity `conf:"security" doc:"access lists and realms"`
 	Rewrite     Rewrite      `conf:"rewrite" as:"later" gate:"enable" doc:"rewriting"`
 	VHSSL       *VHSSL       `conf:"vhssl" doc:"own certificate"`
-	Expires     Expires      `conf:"expires" as:"later" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
-	Cache       Cache        `conf:"cache" as:"later" gate:"cacheEngine" doc:"page cache"`
+	Expires     Expires      `conf:"expires" as:"later,minor" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
+	Cache       Cache        `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
 	AcmeDomains []string     `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
 
 	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications of this host"`
@@ -33,14 +33,14 @@ type VHost struct {
 	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
 
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
-	_ struct{} `conf:"cgroups" default:"0" as:"noeffect" doc:"control groups of started applications"`
-	_ struct{} `conf:"setUIDMode" default:"0" as:"noeffect" doc:"identity of started applications"`
-	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect" doc:"chroot of started applications"`
-	_ struct{} `conf:"chrootPath" as:"noeffect" doc:"chroot of started applications"`
-	_ struct{} `conf:"suexecUser" as:"noeffect" doc:"identity of started applications"`
-	_ struct{} `conf:"suexecGroup" as:"noeffect" doc:"identity of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect" doc:"namespaces of started applications"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect" doc:"sandbox of started applications"`
+	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" doc:"control groups of started applications"`
+	_ struct{} `conf:"setUIDMode" default:"0" as:"noeffect,minor" doc:"identity of started applications"`
+	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect,minor" doc:"chroot of started applications"`
+	_ struct{} `conf:"chrootPath" as:"noeffect,minor" doc:"chroot of started applications"`
+	_ struct{} `conf:"suexecUser" as:"noeffect,minor" doc:"identity of started applications"`
+	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" doc:"identity of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
 	_ struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" doc:"module parameters by URL"`
 	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
 	_ struct{} `conf:"frontPage" unit:"block" as:"obsolete" doc:"FrontPage extensions"`
@@ -70,7 +70,7 @@ type Index struct {
 	UseServer    int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own list, 1 the server's, 2 own first"`
 	IndexFiles   []string `conf:"indexFiles" doc:"tried in order; - is none"`
 	AutoIndex    bool     `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
-	AutoIndexURI string   `conf:"autoIndexURI" as:"later" default:"/_autoindex/default.php" doc:"script that renders listings"`
+	AutoIndexURI string   `conf:"autoIndexURI" as:"later,minor" default:"/_autoindex/default.php" doc:"script that renders listings"`
 }
 
 // ServerRewrite is the rewrite block of the server file.
@@ -78,7 +78,7 @@ type ServerRewrite struct {
 	Block
 	AutoLoadHtaccess bool     `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
 	_                struct{} `conf:"enable" as:"obsolete" doc:"each host has its own"`
-	_                struct{} `conf:"logLevel" as:"noeffect" default:"0" doc:"tracing of rules"`
+	_                struct{} `conf:"logLevel" as:"noeffect,minor" default:"0" doc:"tracing of rules"`
 }
 
 // Rewrite is the rewrite block of a host or context.
