@@ -7,8 +7,6 @@ BENCH   ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
-CORPUS  := $(abspath $(wildcard ../shared/corpus))
-export HTTPJET_CORPUS ?= $(CORPUS)
 
 .PHONY: all build vet test check demo fuzz bench interop interop-ci docs clean
 
