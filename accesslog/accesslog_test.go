@@ -157,9 +157,7 @@ func FuzzLine(f *testing.F) {
 func start(t *testing.T, opt Options) *Sink {
 	t.Helper()
 	s := NewSink(opt, nil)
-	if err := s.Start(nil); err != nil {
-		t.Fatal(err)
-	}
+	s.Start(func(err error) { t.Error(err) })
 	return s
 }
 
@@ -177,9 +175,7 @@ func TestSinkWrites(t *testing.T) {
 	s := NewSink(Options{Path: name}, nil)
 	s.Write([]byte("early\n"))
 	for range 2 {
-		if err := s.Start(nil); err != nil {
-			t.Fatal(err)
-		}
+		s.Start(func(err error) { t.Error(err) })
 	}
 	var wg sync.WaitGroup
 	for range 4 {
@@ -219,9 +215,15 @@ func TestSinkUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{dir, filepath.Join(dir, "file", "a.log")} {
-		if err := NewSink(Options{Path: name}, nil).Start(nil); err == nil {
-			t.Errorf("%s: no error", name)
+		s := NewSink(Options{Path: name}, nil)
+		var said []error
+		for range 3 {
+			s.Start(func(err error) { said = append(said, err) })
 		}
+		if len(said) != 1 || !strings.HasPrefix(said[0].Error(), "log file "+name+": ") {
+			t.Errorf("%s: told %v, want one line that names the file", name, said)
+		}
+		s.Retire()
 	}
 	s := start(t, Options{Path: "/dev/null", RollingSize: 1}) // not rotated away
 	s.Write(make([]byte, 2<<20))
@@ -241,9 +243,7 @@ func TestSinkSheds(t *testing.T) {
 	if dropped.Load() != 3 {
 		t.Errorf("%d dropped, want 3", dropped.Load())
 	}
-	if err := s.Start(nil); err != nil {
-		t.Fatal(err)
-	}
+	s.Start(func(err error) { t.Error(err) })
 	s.Retire()
 	if got := len(read(t, s.opt.Path)); got != 2*maxLines {
 		t.Errorf("%d bytes written", got)

@@ -48,9 +48,9 @@ type errorLog struct {
 
 // NewErrorLog returns a logger for records of at least level. Each writer gets
 // every line in one Write and must be safe for several goroutines; a Sink never
-// blocks, standard error may. Nothing of
-// a request may be logged above debug level but what its attributes name; bytes
-// that are not printable are escaped (a header cannot forge a line).
+// blocks, standard error may. Nothing of a request may be logged above debug level
+// but what its attributes name; bytes that are not printable are escaped (a header
+// cannot forge a line).
 func NewErrorLog(level slog.Leveler, out ...io.Writer) *slog.Logger {
 	return slog.New(&errorLog{out: out, level: level})
 }

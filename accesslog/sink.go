@@ -49,6 +49,7 @@ type Sink struct {
 	done    chan struct{} // closed when flush has ended
 
 	running atomic.Bool // flush was started
+	told    bool        // a fault of the file was reported and is not over; of Start, then of flush
 
 	mu      sync.Mutex
 	queue   []byte // whole lines
@@ -69,39 +70,55 @@ func NewSink(opt Options, dropped *atomic.Uint64) *Sink {
 // Dropped returns the number of lines that never reached the file.
 func (s *Sink) Dropped() uint64 { return s.dropped.Load() }
 
-// Start opens the file and starts the goroutine that writes it. It returns an
-// error, and may be called again, if the file cannot be written. Calls after the
-// first success do nothing. report is told of a write error, once until a write
-// succeeds again; it must not write to s; nil drops the error.
-func (s *Sink) Start(report func(error)) error {
+// Start opens the file and starts the goroutine that writes it. If the file cannot
+// be opened lines wait in the queue, and Start may be called again. Calls after the
+// first success do nothing. report is told of a file that cannot be opened or
+// written, once until that is over; it may write to s; nil drops the error.
+func (s *Sink) Start(report func(error)) {
 	if s.running.Load() {
-		return nil
+		return
 	}
-	out, err := s.open()
-	if err != nil {
-		return err
-	}
-	s.running.Store(true)
 	if report == nil {
 		report = func(error) {}
 	}
+	out, err := s.open()
+	s.tell(err, report)
+	if err != nil {
+		return
+	}
+	s.running.Store(true)
 	go s.flush(out, report)
-	return nil
+}
+
+// tell reports a fault of the file, once until err is nil again.
+func (s *Sink) tell(err error, report func(error)) {
+	if err != nil && !s.told {
+		report(s.named(err))
+	}
+	s.told = err != nil
+}
+
+// named says which file err is about.
+func (s *Sink) named(err error) error {
+	if pe, ok := err.(*os.PathError); ok && pe.Path == s.opt.Path {
+		err = pe.Err
+	}
+	return fmt.Errorf("log file %s: %w", s.opt.Path, err)
 }
 
 // open makes the directory, proves that the file can be written and returns it.
 func (s *Sink) open() (io.WriteCloser, error) {
 	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o755); err != nil {
-		return nil, fmt.Errorf("log file: %w", err)
+		return nil, err
 	}
 	f, err := openAppend(s.opt.Path)
 	if err != nil {
-		return nil, fmt.Errorf("log file: %w", err)
+		return nil, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("log file: %w", err)
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return f, nil // a terminal, pipe or /dev/null: renaming it would do harm
@@ -116,7 +133,7 @@ func (s *Sink) open() (io.WriteCloser, error) {
 	}
 	if _, err := l.Write(nil); err != nil { // opens it now, not at the first line
 		l.Close()
-		return nil, fmt.Errorf("log file: %w", err)
+		return nil, err
 	}
 	return l, nil
 }
@@ -191,14 +208,10 @@ func (s *Sink) flush(out io.WriteCloser, report func(error)) {
 	var asked chan error // a Reopen that waits for the queue
 	timer := time.NewTimer(gather)
 	defer timer.Stop()
-	healthy := true
 	for ending := false; ; {
 		batch := s.take(spare)
-		if err := s.put(out, batch); err == nil {
-			healthy = healthy || len(batch) > 0
-		} else if healthy {
-			healthy = false
-			report(err)
+		if len(batch) > 0 {
+			s.tell(s.put(out, batch), report)
 		}
 		if spare = batch; cap(spare) > keepCap {
 			spare = nil
@@ -212,9 +225,12 @@ func (s *Sink) flush(out io.WriteCloser, report func(error)) {
 				out.Close()
 				out = next
 			}
+			if err != nil {
+				err = s.named(err)
+			}
 			asked <- err
 			asked = nil
-		case ending && len(batch) == 0:
+		case ending:
 			out.Close() // joins the library's goroutine
 			return
 		}

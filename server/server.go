@@ -237,9 +237,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		return err
 	}
 	for _, sink := range g.Sinks() {
-		if err := sink.Start(s.reportLog); err != nil {
-			s.log.Error("log file cannot be written; its lines are lost", "err", err)
-		}
+		sink.Start(s.reportLog)
 	}
 	s.logTo.set(g.ErrorLog())
 	s.reportFindings(fs)
@@ -371,15 +369,19 @@ func (s *Server) lost(g *generation.Generation) string {
 
 func (s *Server) reopenLogs() {
 	for _, sink := range s.current.Load().Sinks() {
+		sink.Start(s.reportLog) // one that could not be opened before
 		if err := sink.Reopen(); err != nil {
-			s.log.Error("reopen log", "err", err)
+			s.log.Error("log file cannot be reopened; the old one stays in use", "err", err)
 		}
 	}
 	s.log.Info("logs reopened")
 }
 
-// reportLog tells of a log file that cannot be written, past the log itself.
-func (s *Server) reportLog(err error) { fmt.Fprintf(orDiscard(s.opt.Stderr), "log: %v\n", err) }
+// reportLog tells of a log file that cannot be written; each sink says so once
+// until it is over. If it is the error log's own, standard error still has it.
+func (s *Server) reportLog(err error) {
+	s.log.Error("log file cannot be written", "err", err)
+}
 
 // drain ends the server (R-STOP-1 to 4): no new connections, work in flight has
 // its time, a second signal ends it at once.
