@@ -150,8 +150,8 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 type started struct {
 	leave context.CancelFunc
 	done  chan struct{}
-	text string
-	err  error
+	text  string
+	err   error
 }
 
 // start NAME [option...] PATH: get in the background.
