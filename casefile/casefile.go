@@ -56,9 +56,9 @@ func replay(t *testing.T, file, text string, answer func(input string) string) s
 			continue
 		}
 		first := i + 1
-		input := ""
+		var input strings.Builder
 		for ; i < len(lines) && lines[i] != "----\n"; i++ {
-			input += lines[i]
+			input.WriteString(lines[i])
 		}
 		if i == len(lines) {
 			t.Fatalf("%s:%d: a case without ----", file, first)
@@ -67,14 +67,14 @@ func replay(t *testing.T, file, text string, answer func(input string) string) s
 		for i++; i < len(lines) && lines[i] != "\n" && lines[i] != ""; i++ {
 			want += lines[i]
 		}
-		got := answer(strings.TrimSuffix(input, "\n"))
+		got := answer(strings.TrimSuffix(input.String(), "\n"))
 		if got != "" && !strings.HasSuffix(got, "\n") {
 			got += "\n"
 		}
 		if got != want && !*update {
-			t.Errorf("%s:%d: %sgot\n%swant\n%s", file, first, input, got, want)
+			t.Errorf("%s:%d: %sgot\n%swant\n%s", file, first, input.String(), got, want)
 		}
-		out.WriteString(input + "----\n" + got)
+		out.WriteString(input.String() + "----\n" + got)
 	}
 	return out.String()
 }

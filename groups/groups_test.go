@@ -153,21 +153,21 @@ func TestHashIsStable(t *testing.T) {
 	a, b := peers(5), peers(5)
 	slices.Reverse(b)
 	ga, gb := New(Options{Policy: IPHash, Peers: a}), New(Options{Policy: IPHash, Peers: b})
-	seq := ""
+	var seq strings.Builder
 	for i := range 16 {
 		c := Choice{Hash: HashAddr(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))}
 		pa, pb := pick(t, ga, c), pick(t, gb, c)
 		if a[pa].ID != b[pb].ID {
 			t.Errorf("client %d: %s and %s", i, a[pa].ID, b[pb].ID)
 		}
-		seq += strconv.Itoa(pa)
+		seq.WriteString(strconv.Itoa(pa))
 	}
 	if mapped := HashAddr(netip.MustParseAddr("::ffff:192.0.2.1")); mapped != HashAddr(netip.MustParseAddr("192.0.2.1")) {
 		t.Error("a mapped address is another client")
 	}
 	const want = "1142034244331231"
-	if seq != want {
-		t.Errorf("clients are at %s, want %s: a new version moved them", seq, want)
+	if seq.String() != want {
+		t.Errorf("clients are at %s, want %s: a new version moved them", seq.String(), want)
 	}
 }
 

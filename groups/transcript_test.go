@@ -172,12 +172,12 @@ func (s *session) build(words []string) {
 	o := Options{Scope: "server", Name: "app", Now: func() time.Time { return s.now }, RetryTimeout: 10 * time.Second, Key: []byte("k")}
 	n, weights, br, health := 3, []int(nil), Breaker{}, Health{}
 	drained := map[int]bool{}
-	identity := ""
+	var identity strings.Builder
 	for _, w := range words {
 		key, v, ok := strings.Cut(w, "=")
 		list := strings.Split(v, ",")
 		if !ok || key == "weights" || key == "breaker" {
-			identity += w + " "
+			identity.WriteString(w + " ")
 		}
 		switch {
 		case !ok:
@@ -204,12 +204,12 @@ func (s *session) build(words []string) {
 			s.t.Fatalf("%s is unknown", w)
 		}
 	}
-	if s.g != nil && s.words == identity && len(s.verdicts) == n {
+	if s.g != nil && s.words == identity.String() && len(s.verdicts) == n {
 		o.State = s.g.state
 	} else {
 		o.State = NewState(n, weights, br)
 	}
-	s.words = identity
+	s.words = identity.String()
 	for i := range n {
 		if len(s.verdicts) <= i {
 			s.verdicts = append(s.verdicts, NewVerdict(health, o.Now))
