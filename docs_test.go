@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"httpjet/exchange"
 )
 
 // TestTourNamesExist looks up every function that docs/tour.md names, as
@@ -105,5 +108,48 @@ func TestREADMECommands(t *testing.T) {
 	}
 	if len(want) < 2 || strings.Count(script, "\n") < 8 {
 		t.Fatalf("too little found in README.md:\n%s", script)
+	}
+}
+
+// TestReasonTokensAreInTheVocabulary looks for every reason token of the code in
+// docs/vocabulary.md: those that the client is told in their own list, the others
+// in the second one.
+func TestReasonTokensAreInTheVocabulary(t *testing.T) {
+	text, err := os.ReadFile("docs/vocabulary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, _ := strings.Cut(string(text), "## Reason tokens")
+	told, untold, _ := strings.Cut(lists, "Not told to the client")
+	listed := func(list string) (tokens []string) {
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(list, -1) {
+			tokens = append(tokens, m[1])
+		}
+		return tokens
+	}
+	if got, want := listed(told), exchange.ProxyReasons(); !slices.Equal(got, want) {
+		t.Errorf("told to the client: %q, in the code %q", got, want)
+	}
+	known := append(listed(told), listed(untold)...)
+	used := regexp.MustCompile(`(?:\bFail\(\w+, |\banswer\(\d+, |Reason: |ReasonOf\(\w+\) == )"([a-z_]+)"`)
+	n := 0
+	for _, files := range goFiles(t) {
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range used.FindAllStringSubmatch(string(b), -1) {
+				if n++; !slices.Contains(known, m[1]) {
+					t.Errorf("%s: the token %s is not in docs/vocabulary.md", file, m[1])
+				}
+			}
+		}
+	}
+	if n < 50 {
+		t.Fatalf("only %d tokens found in the code", n)
 	}
 }

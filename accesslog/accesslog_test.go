@@ -99,7 +99,7 @@ func TestStatus(t *testing.T) {
 		x := &exchange.Exchange{}
 		x.Reset(&wire{cut})
 		err := exchange.Run(x, h)
-		if got := Status(x, err); got != want {
+		if got := x.LoggedStatus(err); got != want {
 			t.Errorf("status %d, want %d (%v)", got, want, err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 	f(499, exchange.ErrClientGone, fails(exchange.ErrClientGone))
 	x := &exchange.Exchange{}
 	x.Reset(&wire{})
-	if got := Status(x, exchange.Fail(431, "request_head_too_large", "x")); got != 431 {
+	if got := x.LoggedStatus(exchange.Fail(431, "request_head_too_large", "x")); got != 431 {
 		t.Errorf("status of an exchange that never started: %d", got)
 	}
 }

@@ -40,7 +40,7 @@ func (f Format) Line(buf []byte, x *exchange.Exchange, err error, now time.Time)
 		buf = escape(buf, x.Req.Proto)
 	}
 	buf = append(buf, `" `...)
-	buf = strconv.AppendInt(buf, int64(Status(x, err)), 10)
+	buf = strconv.AppendInt(buf, int64(x.LoggedStatus(err)), 10)
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, x.Written(), 10)
 	if f == Combined {
@@ -69,15 +69,6 @@ func appendTime(buf []byte, t time.Time) []byte {
 }
 
 func two(buf []byte, n int) []byte { return append(buf, byte('0'+n/10), byte('0'+n%10)) }
-
-// Status is the status an exchange is logged with: the one that was sent, else
-// the one that err stands for, 499 for a client that went away.
-func Status(x *exchange.Exchange, err error) int {
-	if !x.Started() && err != nil {
-		return exchange.StatusOf(err)
-	}
-	return x.Resp.Status
-}
 
 func appendAddr(buf []byte, x *exchange.Exchange) []byte {
 	a := x.Req.Client

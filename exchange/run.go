@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // Error is a failure that knows its HTTP status. It is the only such type.
@@ -54,6 +55,15 @@ func StatusOf(err error) int {
 		return e.Status
 	}
 	return 500
+}
+
+// LoggedStatus is the status by which logs and metrics know x, for which Run
+// returned err: the one that was sent, else the one that err stands for.
+func (x *Exchange) LoggedStatus(err error) int {
+	if !x.started && err != nil {
+		return StatusOf(err)
+	}
+	return x.Resp.Status
 }
 
 // ReasonOf returns the stable token of err, "" for nil.
@@ -129,7 +139,7 @@ func (x *Exchange) answer(err error) error {
 		if e.Close {
 			x.Resp.Fields.Set("Connection", "close")
 		}
-		if proxyReasons[e.Reason] {
+		if slices.Contains(proxyReasons[:], e.Reason) {
 			x.Resp.Fields.Set("X-Httpjet-Proxy-Error", e.Reason) // R-HDR-8
 		}
 	}
@@ -147,14 +157,16 @@ func (x *Exchange) answer(err error) error {
 }
 
 // proxyReasons are the tokens of R-HDR-8 that the client is told.
-var proxyReasons = map[string]bool{
-	"no_upstream": true, "no_upstream_after_retry": true, "pool_saturated": true,
-	"upstream_transport": true, "connect_timeout": true, "upstream_timeout": true,
-	"request_stalled": true, "request_body_too_large": true, "response_head_too_large": true,
-	"upgrade_unsupported": true, "upgrade_failed": true, "bad_target": true, "bad_rewrite": true,
-	"rate_limited": true, "fcgi_protocol": true, "fcgi_unavailable": true,
-	"lsapi_unavailable": true, "handler_unresolved": true,
+var proxyReasons = [...]string{
+	"no_upstream", "no_upstream_after_retry", "pool_saturated", "upstream_transport", "connect_timeout",
+	"upstream_timeout", "request_stalled", "request_body_too_large", "response_head_too_large",
+	"upgrade_unsupported", "upgrade_failed", "bad_target", "bad_rewrite", "rate_limited", "fcgi_protocol",
+	"fcgi_unavailable", "lsapi_unavailable", "handler_unresolved",
 }
+
+// ProxyReasons returns the tokens of R-HDR-8: failures of the proxy path, which
+// the client is told and metrics count one by one.
+func ProxyReasons() []string { return slices.Clone(proxyReasons[:]) }
 
 // errorPage is the small built-in page. It holds nothing of the request.
 func errorPage(status int) string {

@@ -56,14 +56,6 @@ var bounds = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3,
 // codes counted one by one.
 var codes = []int{400, 403, 404, 410, 414, 429, 500, 502, 503, 504}
 
-// tokens are the failures of the proxy path (R-HDR-8).
-var tokens = []string{
-	"no_upstream", "no_upstream_after_retry", "pool_saturated", "upstream_transport", "connect_timeout",
-	"upstream_timeout", "request_stalled", "request_body_too_large", "response_head_too_large",
-	"upgrade_unsupported", "upgrade_failed", "bad_target", "bad_rewrite", "rate_limited", "fcgi_protocol",
-	"fcgi_unavailable", "lsapi_unavailable", "handler_unresolved",
-}
-
 // New registers everything, so that each series exists from the start with 0.
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), errors: map[string]prometheus.Counter{}}
@@ -104,7 +96,7 @@ func (m *Metrics) addOutcomes() {
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "httpjet_proxy_errors_total",
 		Help: "Errors made on the proxy path, by token."}, []string{"error"})
 	m.registry.MustRegister(failures)
-	for _, t := range tokens {
+	for _, t := range exchange.ProxyReasons() {
 		m.errors[t] = failures.WithLabelValues(t)
 	}
 }
@@ -144,10 +136,7 @@ func (m *Metrics) reader(pick func(*Gauges) func() int) func() float64 {
 func (m *Metrics) Finished(x *exchange.Exchange, err error, took time.Duration) {
 	m.requests.Inc()
 	m.duration.Observe(took.Seconds())
-	status := x.Resp.Status
-	if !x.Started() && err != nil {
-		status = exchange.StatusOf(err)
-	}
+	status := x.LoggedStatus(err)
 	if status >= 200 && status < len(m.codes) {
 		m.classes[status/100].Inc()
 		if c := m.codes[status]; c != nil {
