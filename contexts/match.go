@@ -49,7 +49,12 @@ func (c *Context) covers(path string) bool {
 	if c.Regexp != nil {
 		return c.Regexp.MatchString(path)
 	}
-	return underPrefix(c.URI, path) || len(c.URI) == len(path)+1 && c.URI[len(path)] == '/' && c.URI[:len(path)] == path
+	return underPrefix(c.URI, path) || lacksSlash(c.URI, path)
+}
+
+// lacksSlash reports whether path is uri but for the slash at its end.
+func lacksSlash(uri, path string) bool {
+	return len(uri) == len(path)+1 && uri[len(path)] == '/' && uri[:len(path)] == path
 }
 
 // underPrefix is the prefix match at a segment boundary (R-CTX-2): "/api"
@@ -96,7 +101,7 @@ func (s *search) find(path string) (c *Context, addSlash bool) {
 		if underPrefix(c.URI, path) {
 			return c, false
 		}
-		if len(c.URI) == len(path)+1 && c.URI[len(path)] == '/' && c.URI[:len(path)] == path {
+		if lacksSlash(c.URI, path) {
 			return c, true
 		}
 	}

@@ -63,14 +63,14 @@ func (t *Table) identify(x *exchange.Exchange, v *VHost) error {
 	if !t.Access.Allowed(peer) || !t.Access.Allowed(x.Req.Client) {
 		return exchange.Fail(403, "access_denied", "client refused by the server's accessControl")
 	}
-	if v != nil && v.Access != nil && !v.Access.Allowed(x.Req.Client) {
+	if v != nil && !v.Access.Allowed(x.Req.Client) {
 		return exchange.Fail(403, "access_denied", "client refused by accessControl of virtual host %q", v.Name)
 	}
 	return nil
 }
 
 func (t *Table) trusts(a netip.Addr, v *VHost) bool {
-	return t.Access != nil && t.Access.Trusted(a) || v != nil && v.Access != nil && v.Access.Trusted(a)
+	return t.Access.Trusted(a) || v != nil && v.Access.Trusted(a)
 }
 
 // cleanPath refuses methods that no handler serves and decodes the target, once

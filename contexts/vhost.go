@@ -204,7 +204,7 @@ func (v *VHost) guard(x *exchange.Exchange, path string) error {
 			continue
 		}
 		switch {
-		case c.Access != nil && !c.Access.Allowed(x.Req.Client):
+		case !c.Access.Allowed(x.Req.Client):
 			return exchange.Fail(403, "access_denied", "client refused by accessControl of context %q", c.URI)
 		case c.NoBrowse:
 			return exchange.Fail(403, "access_denied", "context %q has allowBrowse 0", c.URI)

@@ -10,6 +10,7 @@ import (
 	"httpjet/access"
 	"httpjet/contexts"
 	"httpjet/docroot"
+	"httpjet/static"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
 )
@@ -23,6 +24,7 @@ type builder struct {
 	g      *Generation
 	hosts  map[string]*contexts.VHost
 	server *processors
+	static map[string]*static.Handler // by charset
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller
@@ -32,7 +34,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}}
+	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
 		tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{

@@ -115,7 +115,7 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 // that restricts nothing, as in LiteSpeed; one that restricts stays.
 func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.Context) bool {
 	if c.AddCharset != "" && !strings.EqualFold(c.AddCharset, "off") {
-		out.Files = b.buildStatic(h.Host, charset(c))
+		out.Files = b.buildStatic(charset(c))
 	}
 	if c.Location == "" && len(c.IndexFiles) == 0 {
 		return true

@@ -13,32 +13,25 @@ import (
 	"httpjet/exchange"
 	"httpjet/forward"
 	"httpjet/rewrite"
-	"httpjet/static"
 	"httpjet/xmlconf"
 )
 
 // host is a virtual host while it is built.
 type host struct {
 	*xmlconf.Host
-	out    *contexts.VHost
-	procs  *processors
-	static *static.Handler
+	out   *contexts.VHost
+	procs *processors
 }
 
 // buildVHost resolves one virtual host. What cannot be honoured closes it.
 func (b *builder) buildVHost(h *xmlconf.Host) {
 	v := &contexts.VHost{Name: h.Name, IsUpgrade: forward.IsUpgrade, Scripts: map[string]*contexts.Script{}}
 	b.hosts[h.Name] = v
-	if slices.Contains(b.cfg.Server.SuspendedVhosts, h.Name) {
-		v.Suspended = true
-	}
+	v.Suspended = slices.Contains(b.cfg.Server.SuspendedVhosts, h.Name) || h.Conf != nil && !h.Conf.Enabled
 	if h.Conf == nil {
 		v.Closed = "its file did not load"
 		b.g.Degraded = append(b.g.Degraded, "virtual host "+h.Name+" did not load")
 		return
-	}
-	if !h.Conf.Enabled {
-		v.Suspended = true
 	}
 	if fi, err := os.Stat(h.Conf.DocRoot); err != nil || !fi.IsDir() {
 		b.fs.Warn("W-DOCROOT-MISSING", h.Conf.At("docRoot"), "create the directory", "docRoot %s is not a directory yet: files answer 404", h.Conf.DocRoot)
@@ -47,13 +40,11 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	b.reportRules("virtual host "+strconv.Quote(h.Name), &h.Conf.Rewrite)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
 	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot)
-	ho := &host{Host: h, out: v}
-	ho.static = b.buildStatic(h, "")
-	v.Static = ho.static
+	v.Static = b.buildStatic("")
 	if v.Root = b.newRoot(b.rootOptions(h), h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
 		v.Closed = "its docRoot cannot be used"
 	}
-	ho.procs = b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server)
+	ho := &host{h, v, b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server)}
 	b.buildScripts(ho)
 	b.buildContexts(ho)
 	b.buildSockets(ho)

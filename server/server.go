@@ -337,13 +337,12 @@ func (s *Server) listen(g *generation.Generation, l generation.Listener) (*front
 func (s *Server) reload() {
 	g, fs := s.build()
 	err := error(nil)
-	switch {
-	case fs.Failed():
+	if fs.Failed() {
 		err = failed(fs)
-	case s.lost(g.Generation) != "":
-		err = errors.New(s.lost(g.Generation))
+	} else if lost := s.lost(g.Generation); lost != "" {
+		err = errors.New(lost)
 		s.reportFindings(fs)
-	default:
+	} else {
 		err = s.publish(g.Generation, fs)
 	}
 	if err != nil {
