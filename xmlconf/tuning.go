@@ -19,8 +19,8 @@ type Tuning struct {
 	MaxSSLConnections int           `conf:"maxSSLConnections" range:"0..1000000" default:"0" as:"noeffect" doc:"TLS connections; maxConnections bounds all"`
 
 	MaxInFlightReqs         int           `conf:"maxInFlightReqs" range:"1..1000000" default:"2048" as:"honoured,strict" doc:"requests served at once; more wait, then 503"`
-	TotalReqBufSize         int64         `conf:"totalReqBufSize" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"bytes of buffered request bodies in the process"`
-	MaxBufferedReqs         int           `conf:"maxBufferedReqs" range:"1..1000000" default:"4096" as:"honoured,strict" doc:"request bodies buffered at once"`
+	TotalReqBufSize         int64         `conf:"totalReqBufSize" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"bytes of buffered request bodies in the process; read at start, a reload does not change it"`
+	MaxBufferedReqs         int           `conf:"maxBufferedReqs" range:"1..1000000" default:"4096" as:"honoured,strict" doc:"request bodies buffered at once; read at start, a reload does not change it"`
 	GracefulShutdownTimeout time.Duration `conf:"gracefulShutdownTimeout" unit:"s" range:"0..3600" default:"12" as:"honoured,strict" doc:"time for work in flight at a stop"`
 	ShutdownDelay           time.Duration `conf:"shutdownDelay" unit:"s" range:"0..3600" default:"0" as:"honoured,strict" doc:"time between not ready and the close of listeners"`
 	ProxyErrorHeader        bool          `conf:"proxyErrorHeader" default:"1" as:"later,strict" doc:"X-Httpjet-Proxy-Error on answers made by the proxy"`
