@@ -178,6 +178,13 @@ type Duplex interface {
 	Close() error
 }
 
+// LazyReader is implemented by a Duplex that needs no memory while it waits for
+// bytes: it asks take for some when there are, and gives it back with give if it
+// was wrong. Read and ReadLazy have one user together.
+type LazyReader interface {
+	ReadLazy(take func() []byte, give func()) (int, error)
+}
+
 // A Sink takes response body bytes on their way to the wire.
 type Sink interface {
 	io.Writer

@@ -233,7 +233,7 @@ func (c *h1conn) exchange() bool {
 		c.cont.Store(contAsked)
 	}
 	var handler exchange.Handler = c.site
-	err := c.srv.admit(c.ctx.Done(), c.lim.connTimeout())
+	err := c.srv.admit(c.ctx, c.lim.connTimeout())
 	admitted := err == nil
 	if !admitted {
 		handler = answerWith(err)

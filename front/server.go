@@ -178,7 +178,7 @@ func (s *Server) logger() *slog.Logger {
 
 // admit waits for a permit to serve an exchange, at most wait. Its error is the
 // answer (R-LSN-9).
-func (s *Server) admit(gone <-chan struct{}, wait time.Duration) error {
+func (s *Server) admit(ctx context.Context, wait time.Duration) error {
 	place := s.inFlight.take()
 	if place == nil {
 		return nil
@@ -189,7 +189,7 @@ func (s *Server) admit(gone <-chan struct{}, wait time.Duration) error {
 	case <-place:
 		return nil
 	case <-timer.C:
-	case <-gone:
+	case <-ctx.Done():
 		s.inFlight.leave(place)
 		return exchange.ErrClientGone
 	}

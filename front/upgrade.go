@@ -6,6 +6,7 @@ import (
 
 	"httpjet/exchange"
 	"httpjet/h1"
+	"httpjet/rawio"
 )
 
 var errBodyLeft = errors.New("upgrade before the request body was read")
@@ -35,6 +36,9 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 	if c.state.Load() == connClosed {
 		c.sock.Close() // cut while the deadline was moved
 	}
+	if c.tls == nil && c.sock.raw != nil {
+		return plainDuplex{duplex{c}}, nil
+	}
 	return duplex{c}, nil
 }
 
@@ -49,6 +53,18 @@ func (d duplex) Read(p []byte) (int, error) {
 	}
 	d.c.r.Release()
 	return d.c.nc.Read(p)
+}
+
+// plainDuplex is a duplex without TLS.
+type plainDuplex struct{ duplex }
+
+// ReadLazy implements exchange.LazyReader.
+func (d plainDuplex) ReadLazy(take func() []byte, give func()) (int, error) {
+	if d.c.r.Buffered() > 0 {
+		return d.Read(take())
+	}
+	d.c.r.Release()
+	return d.c.sock.raw.ReadLazy(rawio.Memory{Take: take, Give: give})
 }
 
 func (d duplex) Write(p []byte) (int, error) { return d.c.nc.Write(p) }

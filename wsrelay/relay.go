@@ -12,15 +12,6 @@ import (
 	"httpjet/exchange"
 )
 
-// Buffers: a direction that is quiet holds a small one, and takes a big one while
-// reads fill what they are given.
-const (
-	quietSize = 1 << 10
-	busySize  = 64 << 10
-)
-
-var busyBufs = sync.Pool{New: func() any { return new([busySize]byte) }}
-
 // relay is one tunnel. It is owned by Serve; close may be called by anybody and
 // unblocks both directions.
 type relay struct {
@@ -68,7 +59,7 @@ func (r *relay) run(idle time.Duration) error {
 // copyUp moves bytes from the client to the peer.
 func (r *relay) copyUp(done chan<- struct{}) {
 	defer close(done)
-	err := r.pipe(r.peer, r.client, nil)
+	err := r.pipe(plain(r.peer), r.client, false)
 	if err == nil {
 		err = closeWrite(r.peer)
 	}
@@ -88,7 +79,7 @@ func (r *relay) copyDown() {
 	if err != nil {
 		err = fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
 	} else {
-		err = r.pipe(r.client, r.peer, &r.down)
+		err = r.pipe(r.client, plain(r.peer), true)
 	}
 	if err == nil {
 		err = r.client.CloseWrite()
@@ -98,47 +89,35 @@ func (r *relay) copyDown() {
 	}
 }
 
-// pipe copies src to dst until src ends well, or one of them fails. It counts
-// into n, if not nil.
-func (r *relay) pipe(dst io.Writer, src io.Reader, n *atomic.Int64) error {
-	quiet := make([]byte, quietSize)
-	buf := quiet
-	var busy *[busySize]byte
-	defer func() {
-		if busy != nil {
-			busyBufs.Put(busy)
-		}
-	}()
+// pipe copies src to dst until src ends well, or one of them fails. down says that
+// src is the peer.
+func (r *relay) pipe(dst io.Writer, src io.Reader, down bool) error {
+	b := newBuffer(src)
+	defer b.free()
 	for {
-		m, err := src.Read(buf)
-		if m > 0 {
+		p, err := b.read()
+		if len(p) > 0 {
 			r.touch()
-			if _, werr := dst.Write(buf[:m]); werr != nil {
-				return r.blame(dst, werr)
+			if _, werr := dst.Write(p); werr != nil {
+				return r.blame(!down, werr)
 			}
 			r.touch()
-			if n != nil {
-				n.Add(int64(m))
+			if down {
+				r.down.Add(int64(len(p)))
 			}
 		}
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return r.blame(src, err)
-		case m == len(buf) && busy == nil:
-			busy = busyBufs.Get().(*[busySize]byte)
-			buf = busy[:]
-		case m < len(buf) && busy != nil:
-			busyBufs.Put(busy)
-			busy, buf = nil, quiet
+			return r.blame(down, err)
 		}
 	}
 }
 
-// blame says whose failure err is: side is one of the two connections.
-func (r *relay) blame(side any, err error) error {
-	if side == any(r.peer) {
+// blame says whose failure err is.
+func (r *relay) blame(peer bool, err error) error {
+	if peer {
 		return exchange.Fail(502, "response_error", "relay of %s: %w", r.peer.RemoteAddr(), err)
 	}
 	return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
