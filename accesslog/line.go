@@ -92,15 +92,16 @@ func orDash(buf []byte, s string) []byte {
 // quote and backslash get a backslash, so that a line has one meaning.
 func escape(buf []byte, s string) []byte {
 	const hex = "0123456789abcdef"
+	from := 0 // of what is appended as it is, in one piece
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
-			buf = append(buf, '\\', c)
+			buf = append(append(buf, s[from:i]...), '\\', c)
+			from = i + 1
 		case c < 0x20 || c >= 0x7f:
-			buf = append(buf, '\\', 'x', hex[c>>4], hex[c&15])
-		default:
-			buf = append(buf, c)
+			buf = append(append(buf, s[from:i]...), '\\', 'x', hex[c>>4], hex[c&15])
+			from = i + 1
 		}
 	}
-	return buf
+	return append(buf, s[from:]...)
 }

@@ -66,7 +66,10 @@ func (r *Reader) Release() {
 
 // HasHead reports whether a whole head seems to be at hand, so that reading it
 // needs no deadline.
-func (r *Reader) HasHead() bool { return bytes.Contains(r.buf[r.r:r.w], crlfcrlf) }
+func (r *Reader) HasHead() bool {
+	p := r.buf[r.r:r.w]
+	return bytes.HasSuffix(p, crlfcrlf) || bytes.Contains(p, crlfcrlf) // mostly a head comes alone
+}
 
 // Wait returns when at least one byte is at hand, or with the source's error.
 func (r *Reader) Wait() error {
