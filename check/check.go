@@ -146,16 +146,9 @@ func reportClosed(file any, fs *xmlconf.Findings) {
 func fingerprint(cfg *xmlconf.Config) string {
 	var lines []string
 	for _, l := range cfg.Server.Listeners {
-		for _, m := range l.Maps {
+		for _, m := range cfg.Mappings(l) {
 			for _, d := range m.Domains {
 				lines = append(lines, l.Name+"\t"+strings.ToLower(d)+"\t"+m.VHost+"\n")
-			}
-		}
-		for _, h := range cfg.VHosts {
-			if slices.Contains(h.Listeners, l.Name) {
-				for _, d := range h.Domains {
-					lines = append(lines, l.Name+"\t"+strings.ToLower(d)+"\t"+h.Name+"\n")
-				}
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func summarize(cfg *xmlconf.Config, g *generation.Generation) *Summary {
 		opens[l.Name] = true
 	}
 	for _, l := range s.Listeners {
-		out.Listeners = append(out.Listeners, Listener{l.Name, l.Address, l.Secure, opens[l.Name], len(l.Maps)})
+		out.Listeners = append(out.Listeners, Listener{l.Name, l.Address, l.Secure, opens[l.Name], len(cfg.Mappings(l))})
 	}
 	out.addProcessors("server", s.ExtProcessors)
 	for _, h := range cfg.VHosts {

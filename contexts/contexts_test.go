@@ -13,55 +13,10 @@ import (
 
 	"httpjet/access"
 	"httpjet/docroot"
+	"httpjet/domains"
 	"httpjet/exchange"
 	"httpjet/rewrite"
 )
-
-// R-LSN-3: exact, then patterns in order of declaration, then the catch-all;
-// www. is dropped on both sides.
-func TestHostsFind(t *testing.T) {
-	var h Hosts
-	hosts := map[string]*VHost{}
-	for _, m := range []string{"www.a.test=a", "*.wild.test=w", "q.*=q", "q.b.wild.test=exact", "[::1]=six", "*=all", "a.test=late"} {
-		domain, name, _ := strings.Cut(m, "=")
-		if hosts[name] == nil {
-			hosts[name] = &VHost{Name: name}
-		}
-		if ok := h.Add(domain, hosts[name]); ok != (name != "late") {
-			t.Errorf("Add(%q): %v", domain, ok)
-		}
-	}
-	f := func(host, want string) {
-		t.Helper()
-		got := ""
-		if v := h.Find(host); v != nil {
-			got = v.Name
-		}
-		if got != want {
-			t.Errorf("%q leads to %q, want %q", host, got, want)
-		}
-	}
-	f("a.test", "a")
-	f("WWW.A.Test:8080", "a")
-	f("a.test.", "a")
-	f("www.www.a.test", "all")
-	f("q.b.wild.test", "exact")
-	f("x.wild.test", "w")
-	f("wild.test", "all")
-	f("q.anything", "q")
-	f("[::1]:443", "six")
-	f("", "all")
-	f("other.test", "all")
-	h.any = nil
-	f("other.test", "")
-	f("", "")
-}
-
-func TestMatchGlobIsBounded(t *testing.T) {
-	if matchGlob(strings.Repeat("*a", 60)+"b", strings.Repeat("a", 5000)) {
-		t.Error("matched")
-	}
-}
 
 // R-CTX-2, R-CTX-5: whole segments, the longest uri wins, patterns go first.
 func TestFindContext(t *testing.T) {
@@ -164,11 +119,11 @@ func newSite(t *testing.T) *site {
 		{URI: "/deny/", Kind: Proxy, Handler: says("proxy"), Access: list("ALL", "10.0.0.0/8")},
 		{URI: "/noscript/", NoScript: true, Root: root(docroot.Options{Dir: dir, Prefix: "/noscript/"})},
 	})
-	hosts := &Hosts{}
+	hosts := &domains.Map[*VHost]{}
 	hosts.Add("v.test", v)
 	hosts.Add("gone.test", &VHost{Name: "gone", Closed: "its file did not load"})
 	hosts.Add("off.test", &VHost{Name: "off", Suspended: true})
-	return &site{&Table{Listeners: map[string]*Hosts{"l": hosts}, MaxURL: 64, MaxBody: 100}, v, dir}
+	return &site{&Table{Listeners: map[string]*domains.Map[*VHost]{"l": hosts}, MaxURL: 64, MaxBody: 100}, v, dir}
 }
 
 // ask returns status and body of a request written as "METHOD target" with field lines.

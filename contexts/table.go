@@ -6,17 +6,18 @@ import (
 
 	"httpjet/access"
 	"httpjet/docroot"
+	"httpjet/domains"
 	"httpjet/exchange"
 )
 
 // Table leads an exchange from its listener to a handler.
 type Table struct {
-	Listeners map[string]*Hosts // by what the front end calls the listener
-	Access    *access.List      // the server's list; nil: no restriction
-	Identity  access.Identity   // how the client is found behind trusted proxies
-	MaxURL    int               // bytes of the target (R-PIPE-4)
-	MaxBody   int64             // bytes of a request body (R-PIPE-4)
-	EchoID    bool              // answers carry X-Request-Id (R-PIPE-11)
+	Listeners map[string]*domains.Map[*VHost] // by what the front end calls the listener
+	Access    *access.List                    // the server's list; nil: no restriction
+	Identity  access.Identity                 // how the client is found behind trusted proxies
+	MaxURL    int                             // bytes of the target (R-PIPE-4)
+	MaxBody   int64                           // bytes of a request body (R-PIPE-4)
+	EchoID    bool                            // answers carry X-Request-Id (R-PIPE-11)
 }
 
 // Serve answers x. Its steps stand in the order of docs/tour.md.
@@ -45,7 +46,8 @@ func (t *Table) findVHost(x *exchange.Exchange) *VHost {
 	if host == "" && x.Req.TLS != nil {
 		host = x.Req.TLS.ServerName
 	}
-	return t.Listeners[x.Req.Listener].Find(host)
+	v, _ := t.Listeners[x.Req.Listener].Find(host)
+	return v
 }
 
 // identify finds the client behind trusted proxies and applies the access lists

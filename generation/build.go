@@ -10,6 +10,7 @@ import (
 	"httpjet/access"
 	"httpjet/contexts"
 	"httpjet/docroot"
+	"httpjet/domains"
 	"httpjet/static"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
@@ -39,7 +40,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{
 			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
-		table: &contexts.Table{Listeners: map[string]*contexts.Hosts{}}}
+		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}}}
 	b.buildLimits()
 	b.buildLogs()
 	b.buildServerAccess()

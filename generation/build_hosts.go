@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"httpjet/contexts"
+	"httpjet/domains"
 	"httpjet/exchange"
 	"httpjet/forward"
 	"httpjet/rewrite"
@@ -161,28 +162,19 @@ func (b *builder) buildListeners() {
 	}
 }
 
-// mapHosts fills the map of a listener: its own maps, then declarations and
-// template members that name it (R-LSN-3, LiteSpeed 5.3).
-func (b *builder) mapHosts(l *xmlconf.Listener) *contexts.Hosts {
-	hosts := &contexts.Hosts{}
-	add := func(at xmlconf.Place, name string, domains []string) {
-		v := b.hosts[name]
+// mapHosts fills the map of a listener (R-LSN-3).
+func (b *builder) mapHosts(l *xmlconf.Listener) *domains.Map[*contexts.VHost] {
+	hosts := &domains.Map[*contexts.VHost]{}
+	for _, m := range b.cfg.Mappings(l) {
+		v := b.hosts[m.VHost]
 		if v == nil {
-			b.fs.Error("E-MAP", at, "declare the virtual host or remove the map", "listener %q maps virtual host %q, which is not declared", l.Name, name)
-			return
+			b.fs.Error("E-MAP", m.At, "declare the virtual host or remove the map", "listener %q maps virtual host %q, which is not declared", l.Name, m.VHost)
+			continue
 		}
-		for _, d := range domains {
+		for _, d := range m.Domains {
 			if !hosts.Add(d, v) {
-				b.fs.Error("E-MAP", at, "map each domain to one virtual host", "listener %q maps %q twice; the first virtual host stays", l.Name, d)
+				b.fs.Error("E-MAP", m.At, "map each domain to one virtual host", "listener %q maps %q twice; the first virtual host stays", l.Name, d)
 			}
-		}
-	}
-	for _, m := range l.Maps {
-		add(m.Where, m.VHost, m.Domains)
-	}
-	for _, h := range b.cfg.VHosts {
-		if slices.Contains(h.Listeners, l.Name) {
-			add(h.Decl.Where, h.Name, h.Domains)
 		}
 	}
 	if len(hosts.All()) == 0 {
@@ -209,7 +201,7 @@ func (b *builder) reportRules(who string, r *xmlconf.Rewrite) {
 
 // closeListener closes the hosts of a listener for restrictions that nothing
 // honours yet, also where they are reached by another one (R-SAFE-1).
-func (b *builder) closeListener(l *xmlconf.Listener, hosts *contexts.Hosts) {
+func (b *builder) closeListener(l *xmlconf.Listener, hosts *domains.Map[*contexts.VHost]) {
 	for _, r := range l.Restrictions() {
 		if Honours(r) {
 			continue
@@ -275,12 +267,12 @@ func (b *builder) reportUnknownNames() {
 func (b *builder) reportUnmapped() {
 	mapped := map[string]bool{}
 	for _, l := range b.cfg.Server.Listeners {
-		for _, m := range l.Maps {
+		for _, m := range b.cfg.Mappings(l) {
 			mapped[m.VHost] = mapped[m.VHost] || slices.ContainsFunc(m.Domains, isExact)
 		}
 	}
 	for _, h := range b.cfg.VHosts {
-		if !mapped[h.Name] && !slices.ContainsFunc(h.Domains, isExact) {
+		if !mapped[h.Name] {
 			b.fs.Warn("W-NOEXACT", h.Decl.Where, "map its domain on a listener", "virtual host %q has no exact domain on any listener: it answers where a pattern or * leads to it", h.Name)
 		}
 	}

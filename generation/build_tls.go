@@ -49,31 +49,23 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 	} else if conf := b.loadCert(&l.TLS, l.SSLProtocol, l.EnableSpdy, &l.Block); conf != nil {
 		names.Default, usable = conf, true
 	}
-	// In the order in which mapHosts adds them, so that the certificate is that of
-	// the host which answers.
 	certs, hosts := map[*xmlconf.Host]*tls.Config{}, map[string]*xmlconf.Host{}
-	add := func(h *xmlconf.Host, domains []string) {
+	for _, h := range b.cfg.VHosts {
+		hosts[h.Name] = h
+	}
+	for _, m := range b.cfg.Mappings(l) { // as mapHosts: the certificate is that of the host which answers
+		h := hosts[m.VHost]
+		if h == nil {
+			continue // mapHosts said so
+		}
 		conf, known := certs[h]
 		if !known {
 			conf = b.hostCert(h, l)
 			certs[h] = conf
 		}
 		usable = usable || conf != nil
-		for _, d := range domains {
+		for _, d := range m.Domains {
 			names.Add(d, conf)
-		}
-	}
-	for _, h := range b.cfg.VHosts {
-		hosts[h.Name] = h
-	}
-	for _, m := range l.Maps {
-		if h := hosts[m.VHost]; h != nil {
-			add(h, m.Domains)
-		}
-	}
-	for _, h := range b.cfg.VHosts {
-		if slices.Contains(h.Listeners, l.Name) {
-			add(h, h.Domains)
 		}
 	}
 	if !usable {

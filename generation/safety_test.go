@@ -309,8 +309,9 @@ func TestCertificateOfTheAnsweringHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, fs.All())
 	}
-	if got, want := conf.Certificates[0].Leaf.DNSNames[0], g.table.Listeners[g.Listeners[0].Key()].Find("x1.wild.test").Name; got != want {
-		t.Errorf("certificate of %s for host %s", got, want)
+	v, _ := g.table.Listeners[g.Listeners[0].Key()].Find("x1.wild.test")
+	if got := conf.Certificates[0].Leaf.DNSNames[0]; got != v.Name {
+		t.Errorf("certificate of %s for host %s", got, v.Name)
 	}
 }
 

@@ -45,6 +45,28 @@ type Host struct {
 	Domains   []string
 }
 
+// Mapping leads domains of a listener to a host, which need not be declared.
+type Mapping struct {
+	VHost   string
+	Domains []string
+	At      Place
+}
+
+// Mappings returns what listener l maps, in the order that decides between equal
+// names (LSX 5.3): its own maps, then declarations and members that name it.
+func (c *Config) Mappings(l *Listener) []Mapping {
+	var out []Mapping
+	for _, m := range l.Maps {
+		out = append(out, Mapping{m.VHost, m.Domains, m.Where})
+	}
+	for _, h := range c.VHosts {
+		if slices.Contains(h.Listeners, l.Name) {
+			out = append(out, Mapping{h.Name, h.Domains, h.Decl.Where})
+		}
+	}
+	return out
+}
+
 // loader owns the state of one load.
 type loader struct {
 	root  string // "" for a single file
