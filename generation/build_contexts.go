@@ -100,6 +100,8 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 			out.Kind = contexts.App
 			b.buildAppContext(h, c, out)
 		}
+	case "loadbalancer":
+		b.buildBalancerContext(h, c, out)
 	case "redirect":
 		b.buildRedirect(c, out)
 	default:
@@ -210,6 +212,26 @@ func (b *builder) buildAppContext(h *host, c *xmlconf.Context, out *contexts.Con
 	out.Handler = b.buildApp(h, p, c.URI)
 }
 
+// buildBalancerContext is a proxy or a fcgi context, as the workers are.
+func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *contexts.Context) {
+	out.Kind = contexts.App
+	p := h.procs.find(xmlconf.KindLoadBalancer, c.Handler)
+	switch {
+	case p == nil || p.fault != "":
+		b.fs.Error("E-CTX-UNRESOLVED", c.At("handler"), "declare an extProcessor of type loadbalancer with this name",
+			"context %q: load balancer %q is not declared or not usable%s; it answers 503", c.URI, c.Handler, b.otherKind(h, c.Handler))
+		out.Handler = answer(503, "handler_unresolved", "context %q: processor %q", c.URI, c.Handler)
+	case p.runs == xmlconf.KindProxy:
+		out.Kind, out.Serves, out.Scope, out.Group = contexts.Proxy, exchange.Proxy, p.scope, p.decl.Name
+		out.Handler = b.buildProxy(h, p, c)
+	case !h.Decl.EnableScript || !c.EnableScript:
+		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
+	default:
+		out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
+		out.Handler = b.buildApp(h, p, c.URI)
+	}
+}
+
 // buildCGIContext sends regular files to a FastCGI application, or closes the
 // files of a context without one (R-CGI-1, D-22).
 func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Context) {
@@ -306,7 +328,8 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 	d := &xmlconf.ExtProcessor{Name: "websocket:" + ws.URI, MaxConns: 10000, InitTimeout: 60 * time.Second,
 		ResponseTimeout: 60 * time.Second}
 	d.Targets = []xmlconf.Address{*ws.Target}
-	p := &processor{decl: d, kind: xmlconf.KindProxy, scope: "vhost:" + h.Name}
+	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
+	p.peers = []peer{{p, 0}}
 	return b.buildRelay(h, p)
 }
 
@@ -355,6 +378,8 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 		kind = xmlconf.KindProxy
 	case "lsapi":
 		kind = xmlconf.KindLSAPI
+	case "loadbalancer":
+		kind = xmlconf.KindLoadBalancer
 	}
 	p := h.procs.find(kind, sh.Handler)
 	switch {
@@ -366,7 +391,7 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "use an extProcessor of type fcgi",
 			"scriptHandler %s: processor %q: %s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Handler, p.fault)
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
-	case kind == xmlconf.KindProxy:
+	case p.runs == xmlconf.KindProxy:
 		return &contexts.Script{Handler: b.buildProxy(h, p, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
 	}
 	return &contexts.Script{Handler: b.buildApp(h, p, ""), Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
@@ -384,7 +409,7 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 func (b *builder) buildApp(h *host, p *processor, context string) exchange.Handler {
 	o := script.Options{Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
-	for _, e := range p.decl.Env {
+	for _, e := range p.peers[0].owner.decl.Env { // of a balancer, the first worker's
 		if name, value, ok := strings.Cut(e.Value, "="); ok {
 			o.Env = append(o.Env, exchange.Field{Name: name, Value: value})
 		}

@@ -2,6 +2,7 @@ package generation
 
 import (
 	"crypto/rand"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 // peers that stayed.
 type groupKey struct {
 	scope, name    string
-	kind           extproc.Kind
+	kind           xmlconf.ProcessorKind
 	peers, weights string
 	policy         groups.Policy
 	breaker        groups.Breaker
@@ -50,27 +51,27 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	d := p.decl
 	o := groups.Options{Scope: p.scope, Name: d.Name, Policy: policies[d.LoadBalancePolicy], MaxInFlight: d.MaxInFlight,
 		RetryTimeout: d.RetryTimeout, Cookie: stickyCookie(d)}
-	key := groupKey{scope: p.scope, name: d.Name, kind: p.target(0).Kind, policy: o.Policy, breaker: breaker(d.CircuitBreaker)}
+	if p.kind == xmlconf.KindLoadBalancer {
+		o.Policy = groups.WeightedLeastActive // LiteSpeed's least load (R-GRP-10)
+	}
+	key := groupKey{scope: p.scope, name: d.Name, kind: p.kind, policy: o.Policy, breaker: breaker(d.CircuitBreaker)}
 	if o.Policy == groups.Sticky {
 		o.Key = b.kept.cookieKey()
 	}
-	for i, a := range d.Targets {
-		t := p.target(i)
+	for i, pe := range p.peers {
+		t, a := pe.target(), pe.owner.decl.Targets[pe.i]
 		v, release := b.kept.Verdicts.Acquire(peerKey{t.Scope, t.Name, t.Kind, t.Scheme, t.Network, t.Address, t.TLSName},
 			func() *groups.Verdict { return groups.NewVerdict(groups.Health{}, time.Now) })
 		b.g.leases = append(b.g.leases, release)
-		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Verdict: v, Client: b.client(t)}
-		for _, n := range d.Drained {
-			peer.Drained = peer.Drained || n == i
-		}
-		o.Peers = append(o.Peers, peer)
-		key.peers += strconv.Quote(peer.ID)
+		o.Peers = append(o.Peers, groups.Peer{ID: a.Scheme + "://" + a.Address, Verdict: v, Client: b.client(t),
+			Drained: slices.Contains(d.Drained, i)})
+		key.peers += strconv.Quote(t.Name) + strconv.Quote(o.Peers[i].ID)
 	}
 	for _, w := range d.AddressWeights {
 		key.weights += strconv.Itoa(w) + ","
 	}
 	s, release := b.kept.Groups.Acquire(key, func() *groups.State {
-		return groups.NewState(len(d.Targets), d.AddressWeights, key.breaker)
+		return groups.NewState(len(p.peers), d.AddressWeights, key.breaker)
 	})
 	b.g.leases = append(b.g.leases, release)
 	o.State = s

@@ -1,6 +1,9 @@
 package generation
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"httpjet/extproc"
@@ -13,8 +16,16 @@ type processor struct {
 	decl  *xmlconf.ExtProcessor
 	kind  xmlconf.ProcessorKind
 	scope string
-	group *groups.Group // once something names it
-	fault string        // why it cannot be routed to although it resolves; "" if it can
+	runs  xmlconf.ProcessorKind // what it speaks: its kind, or that of a balancer's workers
+	peers []peer                // its addresses, or those of a balancer's workers
+	group *groups.Group         // once something names it
+	fault string                // why it cannot be routed to although it resolves; "" if it can
+}
+
+// peer is one address of a processor.
+type peer struct {
+	owner *processor
+	i     int // in the owner's Targets
 }
 
 type processorKey struct {
@@ -70,6 +81,11 @@ func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, p
 		ps.list[processorKey{p.kind, d.Name}] = p // xmlconf leaves no two of one name
 		b.describe(p)
 	}
+	for _, d := range decls { // once all that a balancer may name are known
+		if p := ps.list[processorKey{xmlconf.KindLoadBalancer, d.Name}]; p != nil && p.decl == d {
+			b.describeBalancer(ps, p)
+		}
+	}
 	return ps
 }
 
@@ -83,13 +99,19 @@ func (b *builder) describe(p *processor) {
 		p.fault = "LSAPI is not supported yet"
 		b.fs.Warn("W-NOT-YET", d.At("type"), "use fcgi, for example php-fpm", "extProcessor %q: LSAPI is not supported yet; what names it answers 503", d.Name)
 		return
+	case xmlconf.KindLoadBalancer:
+		return // its workers come first
 	default:
 		p.fault = "processors of type " + d.Type + " are not routed to"
 		return
 	}
+	p.runs = p.kind
 	if len(d.Targets) == 0 {
 		p.fault = "it has no usable address"
 		return
+	}
+	for i := range d.Targets {
+		p.peers = append(p.peers, peer{p, i})
 	}
 	if s := d.Targets[0].Scheme; s == "h2" || s == "h2s" {
 		p.fault = "HTTP/2 upstreams are not built yet"
@@ -97,9 +119,47 @@ func (b *builder) describe(p *processor) {
 	}
 }
 
-// target is the identity of the pool of one of the processor's peers.
-func (p *processor) target(i int) extproc.Target {
-	d, a := p.decl, p.decl.Targets[i]
+// describeBalancer makes a group of the workers of a load balancer (R-GRP-10): all
+// their addresses, the least active first. A worker keeps its own settings and
+// pool; what is known of its addresses is known of both.
+func (b *builder) describeBalancer(ps *processors, p *processor) {
+	d := p.decl
+	refuse := func(hint, format string, args ...any) {
+		p.fault = fmt.Sprintf(format, args...)
+		b.fs.Error("E-LB-WORKERS", d.At("workers"), hint, "extProcessor %q: %s; what names it answers 503", d.Name, p.fault)
+	}
+	for _, w := range d.Workers {
+		typ, name, ok := strings.Cut(w, "::")
+		kind := (&xmlconf.ExtProcessor{Type: strings.TrimSpace(typ)}).Kind()
+		worker := ps.find(kind, strings.TrimSpace(name))
+		if !ok || worker == nil || worker.fault != "" || kind == xmlconf.KindLoadBalancer {
+			b.fs.Error("E-LB-WORKERS", d.At("workers"), "write type::name of declared processors of type proxy or fcgi",
+				"extProcessor %q: worker %q is not declared or not usable; it is left out", d.Name, w)
+			continue
+		}
+		if first := p.runs; first != 0 && (worker.runs != first || worker.decl.Targets[0].Scheme != p.peers[0].owner.decl.Targets[0].Scheme) {
+			refuse("use workers of one type and protocol", "its workers are of different types or protocols")
+			return
+		}
+		if slices.ContainsFunc(p.peers, func(pe peer) bool { return pe.owner == worker }) {
+			continue // named twice
+		}
+		p.runs, p.peers = worker.runs, append(p.peers, worker.peers...)
+	}
+	switch {
+	case len(p.peers) == 0:
+		refuse("write type::name of declared processors of type proxy or fcgi", "it has no usable worker")
+	case len(p.peers) > groups.MaxPeers:
+		refuse("", "its workers have more than %d addresses", groups.MaxPeers)
+	default:
+		b.fs.Warn("W-LB-MAPPED", d.At("type"), "or write one processor with several addresses",
+			"extProcessor %q: the %d addresses of its workers are a group with loadBalancePolicy weighted-least-active", d.Name, len(p.peers))
+	}
+}
+
+// target is the identity of the peer's pool.
+func (pe peer) target() extproc.Target {
+	p, d, a := pe.owner, pe.owner.decl, pe.owner.decl.Targets[pe.i]
 	t := extproc.Target{Scope: p.scope, Name: d.Name, Kind: extproc.KindFastCGI,
 		Network: a.Network, Address: a.Address, TLSName: a.TLSName,
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,

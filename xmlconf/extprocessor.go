@@ -20,7 +20,7 @@ type ExtProcessor struct {
 	PersistConn        bool          `conf:"persistConn" default:"1" doc:"keep connections open after a response"`
 	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" code:"W-RESPBUFFER" doc:"responses always stream"`
 	Env                []Text        `conf:"env" expand:"1" doc:"NAME=value for the application"`
-	Workers            []string      `conf:"workers" expand:"1" as:"later" doc:"members of a load balancer, type::name"`
+	Workers            []string      `conf:"workers" expand:"1" doc:"members of a load balancer, type::name, comma list"`
 
 	ResponseTimeout   time.Duration `conf:"responseTimeout" unit:"s" range:"1..86400" default:"60" as:"honoured,strict" doc:"from the end of the upload to the response head"`
 	BodyTimeout       time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload"`
