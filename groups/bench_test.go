@@ -30,6 +30,18 @@ func uses() map[string]func() {
 			r.Release(nil)
 		}
 	}
+	even := New(Options{Policy: IPHash, Peers: peers(10)})
+	n := uint64(0)
+	all["ip-hash, equal weights"] = func() {
+		n++
+		c := Choice{Hash: mix(n)}
+		r, err := even.Reserve(&c)
+		if err != nil {
+			panic(err)
+		}
+		r.Answered(200)
+		r.Release(nil)
+	}
 	one := Single(nil)
 	all["single"] = func() {
 		var c Choice

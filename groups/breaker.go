@@ -59,6 +59,7 @@ type breaker struct {
 	fails  int // consecutive, while closed
 	trials int // in flight, while half-open
 	until  time.Time
+	trips  uint64 // times it opened
 }
 
 func (b *breaker) change(s breakerState) {
@@ -96,6 +97,7 @@ func (b *breaker) report(o *Breaker, epoch uint32, trial, ok bool, now func() ti
 		b.fails++
 		if trial || b.fails >= o.Threshold {
 			b.change(open)
+			b.trips++
 			b.until = now().Add(o.Open)
 		}
 	}

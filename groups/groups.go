@@ -72,6 +72,7 @@ type Group struct {
 	peers []member
 	state *State
 	now   func() time.Time
+	equal bool // all weights are
 }
 
 // member is a peer with what the choice reads of it.
@@ -101,13 +102,14 @@ func New(o Options) *Group {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = math.MaxInt
 	}
-	g := &Group{o: o, state: o.State, now: o.Now, peers: make([]member, len(o.Peers))}
+	g := &Group{o: o, state: o.State, now: o.Now, peers: make([]member, len(o.Peers)), equal: true}
 	for i, p := range o.Peers {
 		if p.Verdict == nil {
 			p.Verdict = NewVerdict(Health{}, o.Now)
 		}
 		g.peers[i] = member{verdict: p.Verdict, client: p.Client, drained: p.Drained, hash: HashString(p.ID),
 			share: 1 << 24 / uint64(o.State.peers[i].weight)}
+		g.equal = g.equal && g.peers[i].share == g.peers[0].share
 		if o.Policy == Sticky {
 			g.peers[i].token = token(o.Key, o.Scope, o.Name, p.ID)
 		}
@@ -132,6 +134,7 @@ type Choice struct {
 	Hash  uint64 // for IPHash and CookieHash; 0: nothing is known, turns decide
 	Token string // for Sticky: what the client's cookie holds
 	tried set
+	tries int // peers that were reserved
 }
 
 // Reserve chooses a peer for an attempt: an eligible one (R-GRP-4) that c has not
@@ -144,6 +147,9 @@ func (g *Group) Reserve(c *Choice) (r Reservation, err error) {
 	for {
 		i := g.choose(c, &now)
 		if i < 0 {
+			if c.tries == 0 {
+				s.none++
+			}
 			s.mu.Unlock()
 			return r, ErrNoPeer
 		}
@@ -157,6 +163,9 @@ func (g *Group) Reserve(c *Choice) (r Reservation, err error) {
 		r.epoch, r.trial = p.breaker.take()
 		p.active++
 		p.picks++
+		if c.tries++; c.tries > 1 {
+			s.failovers++
+		}
 		s.mu.Unlock()
 		return r, nil
 	}
@@ -165,13 +174,13 @@ func (g *Group) Reserve(c *Choice) (r Reservation, err error) {
 // Reservation is the use of one peer by one attempt. It belongs to the goroutine
 // that serves the exchange.
 type Reservation struct {
-	g        *Group // nil once released
-	peer     int
-	dial     attempt
-	epoch    uint32 // of the response breaker
-	trial    bool   // of the response breaker
-	answered bool   // a reply head has come
-	charged  bool   // the response breaker knows already
+	g       *Group // nil once released
+	peer    int
+	dial    attempt
+	epoch   uint32 // of the response breaker
+	trial   bool   // of the response breaker
+	status  int    // of the reply's head, 0 before it
+	charged bool   // the response breaker knows already
 }
 
 // Client is the peer's client.
@@ -184,7 +193,7 @@ func (r *Reservation) Peer() int { return r.peer }
 // that counts as a failure is charged at once; anything else waits for the end of
 // the body, but for a 101, which is the whole answer (R-BRK-6).
 func (r *Reservation) Answered(status int) {
-	r.answered = true
+	r.status = status
 	r.verdict().reached(r.dial)
 	s := r.g.state
 	if s.breaker.Threshold == 0 {
@@ -204,7 +213,7 @@ func (r *Reservation) Release(err error) {
 		return
 	}
 	o := outcomeOf(err)
-	if !r.answered {
+	if r.status == 0 {
 		switch o {
 		case undecided:
 			r.verdict().abandon(r.dial, g.now)
@@ -217,6 +226,12 @@ func (r *Reservation) Release(err error) {
 	s := g.state
 	s.mu.Lock()
 	p := &s.peers[r.peer]
+	switch class := r.status / 100; {
+	case class > 0 && class < len(p.replies):
+		p.replies[class]++
+	case o > undecided:
+		p.failures[causeOf(o, err)]++
+	}
 	if s.breaker.Threshold > 0 && !r.charged {
 		switch {
 		case o == succeeded:

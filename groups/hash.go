@@ -51,9 +51,17 @@ func mix(h uint64) uint64 {
 func (g *Group) rendezvous(client uint64, can *set) int {
 	best, least := -1, uint64(math.MaxUint64)
 	for i := range g.peers {
+		if !can.has(i) {
+			continue
+		}
 		m := &g.peers[i]
-		if cost := negLog(mix(client^m.hash)) * m.share; cost < least && can.has(i) {
-			best, least = i, cost
+		cost := ^mix(client ^ m.hash)
+		if !g.equal { // else the largest draw wins as it is
+			cost = negLog(^cost) * m.share
+		}
+		if cost < least {
+			least = cost
+			best = i
 		}
 	}
 	return best

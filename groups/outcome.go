@@ -3,6 +3,9 @@ package groups
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	"syscall"
 
 	"httpjet/exchange"
 	"httpjet/extproc"
@@ -53,4 +56,48 @@ func outcomeOf(err error) outcome {
 		}
 	}
 	return undecided
+}
+
+// Cause is why there was no reply head.
+type Cause uint8
+
+const (
+	Dial     Cause = iota // refused, unreachable
+	TLS                   // the handshake
+	DNS                   // the name
+	Timeout               // of the connection, of the upload or of the head
+	Reset                 // the connection ended
+	Protocol              // what came was no reply
+	Causes                // how many there are
+)
+
+var causeNames = [Causes]string{"dial", "tls", "dns", "timeout", "reset", "protocol"}
+
+func (c Cause) String() string { return causeNames[c] }
+
+// causeOf is the cause of an outcome that is a failure.
+func causeOf(o outcome, err error) Cause {
+	switch o {
+	case dialTimedOut, timedOut:
+		return Timeout
+	case dialFailed:
+		if _, ok := errors.AsType[*net.DNSError](err); ok {
+			return DNS
+		}
+		if e, ok := errors.AsType[*net.OpError](err); ok { // of the socket's dial, or a read of the handshake
+			if e.Op == "dial" {
+				return Dial
+			}
+			return TLS
+		}
+		if _, ok := errors.AsType[syscall.Errno](err); ok {
+			return Dial
+		}
+		return TLS
+	}
+	_, op := errors.AsType[*net.OpError](err)
+	if op || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return Reset
+	}
+	return Protocol
 }

@@ -16,6 +16,9 @@ type State struct {
 	peers []peerState
 	last  int // the peer whose turn was last
 	well  set // who was neither broken nor drained at the last smooth turn
+
+	failovers uint64 // moves to another peer
+	none      uint64 // exchanges for which no peer was eligible
 }
 
 type peerState struct {
@@ -25,6 +28,9 @@ type peerState struct {
 	picks   uint64 // reservations made
 	drained bool
 	breaker breaker
+
+	replies  [6]uint64 // by class of status
+	failures [Causes]uint64
 }
 
 // NewState returns the state of a group of n peers with these weights, 1 to 1000
@@ -78,8 +84,22 @@ type PeerState struct {
 	Dial     string // closed, open or half_open (R-BRK-10)
 	Response string // the same of the response breaker
 	Draining bool
-	Active   int    // reservations held
-	Picks    uint64 // reservations ever made
+	Active   int // reservations held
+
+	// What was counted since the group's state or, for DialTrips, the peer's
+	// verdict began.
+	Picks                    uint64         // reservations made
+	Replies                  [6]uint64      // heads of replies, by class of status
+	Failures                 [Causes]uint64 // attempts without a head
+	DialTrips, ResponseTrips uint64         // how often a breaker opened
+}
+
+// Totals returns how often the group moved on to another peer, and had none for
+// an exchange.
+func (g *Group) Totals() (failovers, none uint64) {
+	g.state.mu.Lock()
+	defer g.state.mu.Unlock()
+	return g.state.failovers, g.state.none
 }
 
 // Snapshot returns the peers in their order.
@@ -90,11 +110,14 @@ func (g *Group) Snapshot() []PeerState {
 	for i := range out {
 		p := &g.state.peers[i]
 		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks,
-			Draining: p.drained || g.peers[i].drained, Response: p.breaker.name(now)}
+			Draining: p.drained || g.peers[i].drained, Response: p.breaker.name(now),
+			Replies: p.replies, Failures: p.failures, ResponseTrips: p.breaker.trips}
 	}
 	g.state.mu.Unlock()
 	for i := range out {
-		out[i].Healthy, out[i].Dial = g.peers[i].verdict.look(now)
+		v := g.peers[i].verdict
+		out[i].Healthy, out[i].Dial = v.look(now)
+		out[i].DialTrips = v.trips.Load()
 	}
 	return out
 }

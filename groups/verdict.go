@@ -33,6 +33,7 @@ type Verdict struct {
 	epoch atomic.Uint32 // another one after each change of gate
 	trial atomic.Int64  // what gate is while a trial dial is in flight
 	fails atomic.Int32  // consecutive dials that failed
+	trips atomic.Uint64 // times the dial breaker opened
 
 	mu     sync.Mutex // serialises changes of gate, other than the start of a trial
 	streak int        // results of probes in a row: successes > 0, failures < 0
@@ -111,6 +112,7 @@ func (v *Verdict) unreached(a attempt, now func() time.Time, window time.Duratio
 	}
 	if v.fails.Add(1) >= dialFailures || a.trial != 0 {
 		v.set(v.at(now()) + int64(window))
+		v.trips.Add(1)
 		v.streak = 0 // what probes said before is no recovery
 	}
 }
