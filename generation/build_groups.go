@@ -10,6 +10,7 @@ import (
 	"httpjet/extproc"
 	"httpjet/fastcgi"
 	"httpjet/groups"
+	"httpjet/metrics"
 	"httpjet/xmlconf"
 )
 
@@ -75,8 +76,48 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	})
 	b.g.leases = append(b.g.leases, release)
 	o.State = s
-	return groups.New(o)
+	g := groups.New(o)
+	b.g.upstreams = append(b.g.upstreams, upstream{p.scope, b.label(p), g})
+	return g
 }
+
+// upstream is a group with its labels in metrics and status.
+type upstream struct {
+	scope, name string
+	group       *groups.Group
+}
+
+// label is the name of a processor, with its type if another one in its scope has
+// the name: kinds are apart, labels are not.
+func (b *builder) label(p *processor) string {
+	name := p.decl.Name
+	for slices.ContainsFunc(b.g.upstreams, func(u upstream) bool { return u.scope == p.scope && u.name == name }) {
+		name = strings.ToLower(p.decl.Type) + "::" + name
+	}
+	return name
+}
+
+// Groups returns the upstream groups as they are.
+func (g *Generation) Groups() []metrics.Group {
+	out := make([]metrics.Group, len(g.upstreams))
+	for i, u := range g.upstreams {
+		m := metrics.Group{Scope: u.scope, Name: u.name}
+		m.Failovers, m.NoUpstream = u.group.Totals()
+		for _, p := range u.group.Snapshot() {
+			failures := map[string]uint64{}
+			for c, n := range p.Failures {
+				failures[groups.Cause(c).String()] = n
+			}
+			m.Peers = append(m.Peers, metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
+				Replies: p.Replies, Failures: failures, Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
+				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips})
+		}
+		out[i] = m
+	}
+	return out
+}
+
+var breakerStates = map[string]int{"closed": 0, "open": 1, "half_open": 2}
 
 // client leases the client of a target.
 func (b *builder) client(t extproc.Target) extproc.Client {

@@ -97,16 +97,17 @@ type Generation struct {
 	// without them; a reload that adds to them is refused (R-CFG-5, R-RELOAD-4).
 	Degraded []string
 
-	table    *contexts.Table
-	files    *docroot.Cache
-	tls      map[string]*tlsconf.Names // by Listener.Key
-	logs     map[string][]hostLog      // access logs by virtual host name, "" for the server's
-	errorLog io.Writer
-	level    slog.Level
-	sinks    []*accesslog.Sink
-	metrics  *metrics.Metrics
-	log      *slog.Logger
-	leases   []func()
+	table     *contexts.Table
+	files     *docroot.Cache
+	tls       map[string]*tlsconf.Names // by Listener.Key
+	logs      map[string][]hostLog      // access logs by virtual host name, "" for the server's
+	errorLog  io.Writer
+	level     slog.Level
+	sinks     []*accesslog.Sink
+	metrics   *metrics.Metrics
+	log       *slog.Logger
+	upstreams []upstream
+	leases    []func()
 }
 
 type hostLog struct {

@@ -143,3 +143,19 @@ func TestStickyCookiesMeet(t *testing.T) {
 	f("<stickyCookie><path>/app/</path></stickyCookie>", "<stickyCookie><path>/sibling/</path></stickyCookie>", false)
 	f("<stickyCookie><path>/app/</path></stickyCookie>", "", true)
 }
+
+// Kinds are apart, labels are not: two processors of one name have two.
+func TestLabelsOfGroups(t *testing.T) {
+	r := newGroupTree(t)
+	r.write("conf/one.xml", strings.Replace(groupOne, "<context>", `<extProcessor><type>fcgi</type><name>app</name><address>127.0.0.1:9005</address></extProcessor>
+  <context><type>fcgi</type><uri>/run/</uri><handler>app</handler></context><context>`, 1))
+	g, _ := r.build()
+	defer g.Retire()
+	seen := map[string]int{}
+	for _, m := range g.Groups() {
+		seen[m.Scope+" "+m.Name] += len(m.Peers)
+	}
+	if len(seen) != 3 || seen["vhost:one app"]+seen["vhost:one fcgi::app"]+seen["vhost:one proxy::app"] != 3 || seen["vhost:one sibling"] != 1 {
+		t.Errorf("%v", seen)
+	}
+}

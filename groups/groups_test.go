@@ -3,12 +3,16 @@ package groups
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -410,5 +414,68 @@ func TestOutcomes(t *testing.T) {
 		"reset": transportFailed, "cut": transportFailed, "timeout": timedOut, "stalled": timedOut, "slow-client": undecided,
 		"saturated": undecided, "too-large": undecided} {
 		f(fault(t, word), want)
+	}
+}
+
+func TestCauses(t *testing.T) {
+	f := func(err error, want Cause) {
+		t.Helper()
+		if got := causeOf(outcomeOf(err), err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+	errno := &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED}
+	f(&extproc.DialError{Err: errno}, Dial)
+	f(&extproc.DialError{Err: &net.OpError{Op: "dial", Err: errno}}, Dial)
+	f(&extproc.DialError{Err: &net.DNSError{}}, DNS)
+	f(&extproc.DialError{Err: &net.OpError{Op: "dial", Err: &net.DNSError{}}}, DNS)
+	f(&extproc.DialError{Err: errors.New("x509: no")}, TLS)
+	f(&extproc.DialError{Err: &net.OpError{Op: "read", Err: errno}}, TLS)
+	f(&extproc.DialError{Timeout: true}, Timeout)
+	f(fault(t, "timeout"), Timeout)
+	f(exchange.Fail(502, "upstream_transport", "read: %w", io.EOF), Reset)
+	f(exchange.Fail(502, "upstream_transport", "read: %w", &net.OpError{Op: "read", Err: errno}), Reset)
+	f(exchange.Fail(502, "upstream_transport", "malformed"), Protocol)
+}
+
+// What was counted adds up: selections are replies and failures.
+func TestCounts(t *testing.T) {
+	g := group(PrimaryFirst, 1, 1)
+	try := func(status int, word string) {
+		var c Choice
+		r, err := g.Reserve(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status > 0 {
+			r.Answered(status)
+		}
+		if word != "" {
+			r.Release(fault(t, word))
+			if r, err = g.Reserve(&c); err != nil {
+				t.Fatal(err)
+			}
+			r.Answered(204)
+		}
+		r.Release(nil)
+	}
+	try(200, "")
+	try(404, "")
+	try(503, "")
+	try(200, "cut")
+	try(0, "dial")
+	try(0, "timeout")
+	s := g.Snapshot()
+	failovers, none := g.Totals()
+	if s[0].Picks != 6 || s[1].Picks != 3 || failovers != 3 || none != 0 ||
+		s[0].Replies != [6]uint64{2: 2, 4: 1, 5: 1} || s[0].Failures != [Causes]uint64{TLS: 1, Timeout: 1} || s[1].Replies != [6]uint64{2: 3} {
+		t.Errorf("%d, %d, %+v", failovers, none, s)
+	}
+	g.Drain(0, true)
+	g.Drain(1, true)
+	var c Choice
+	g.Reserve(&c)
+	if _, none = g.Totals(); none != 1 {
+		t.Errorf("%d exchanges without a peer", none)
 	}
 }

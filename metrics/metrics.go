@@ -48,6 +48,7 @@ type Metrics struct {
 	generation prometheus.Gauge
 	loaded     prometheus.Gauge
 	gauges     atomic.Pointer[Gauges]
+	groups     atomic.Pointer[func() []Group]
 }
 
 // bounds of the duration histograms: 16 from 50 µs to 5 s.
@@ -60,6 +61,7 @@ var codes = []int{400, 403, 404, 410, 414, 429, 500, 502, 503, 504}
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), errors: map[string]prometheus.Counter{}}
 	m.gauges.Store(&Gauges{})
+	m.registry.MustRegister(&upstream{m})
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.requests = m.counter("requests_total", "Requests finished, refused ones included.")

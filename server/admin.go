@@ -17,6 +17,12 @@ func (s *Server) startAdmin() error {
 		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
 		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
 	})
+	s.kept.Metrics.WatchGroups(func() []metrics.Group {
+		if current := s.current.Load(); current != nil {
+			return current.Groups()
+		}
+		return nil
+	})
 	if s.opt.MetricsAddr == "" {
 		return nil
 	}

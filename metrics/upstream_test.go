@@ -1,0 +1,44 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+)
+
+// R-MET-2, R-MET-3: groups are told by scope, name and ordinal, as they are at the
+// scrape.
+func TestGroups(t *testing.T) {
+	m := New()
+	if s := scrape(t, m); strings.Contains(s, "httpjet_proxy_peer") {
+		t.Error("peers without groups")
+	}
+	list := []Group{{Scope: "vhost:a", Name: "app", Failovers: 3, NoUpstream: 1, Peers: []Peer{
+		{Healthy: true, Active: 2, Selections: 7, Replies: [6]uint64{2: 5, 5: 1}, Failures: map[string]uint64{"dial": 4}, Dial: 1, DialTrips: 1},
+		{Draining: true, Response: 2, ResponseTrips: 6}}}}
+	m.WatchGroups(func() []Group { return list })
+	got := scrape(t, m)
+	for _, want := range []string{
+		`failover_total{group="app",scope="vhost:a"} 3`,
+		`no_upstream_total{group="app",scope="vhost:a"} 1`,
+		`peer_healthy{group="app",peer="0",scope="vhost:a"} 1`,
+		`peer_healthy{group="app",peer="1",scope="vhost:a"} 0`,
+		`peer_draining{group="app",peer="1",scope="vhost:a"} 1`,
+		`peer_active_requests{group="app",peer="0",scope="vhost:a"} 2`,
+		`peer_selections_total{group="app",peer="0",scope="vhost:a"} 7`,
+		`peer_responses_total{class="2xx",group="app",peer="0",scope="vhost:a"} 5`,
+		`peer_responses_total{class="5xx",group="app",peer="0",scope="vhost:a"} 1`,
+		`peer_prehead_failures_total{group="app",peer="0",reason="dial",scope="vhost:a"} 4`,
+		`peer_breaker_state{breaker="dial",group="app",peer="0",scope="vhost:a"} 1`,
+		`peer_breaker_state{breaker="response",group="app",peer="1",scope="vhost:a"} 2`,
+		`peer_breaker_trips_total{breaker="dial",group="app",peer="0",scope="vhost:a"} 1`,
+		`peer_breaker_trips_total{breaker="response",group="app",peer="1",scope="vhost:a"} 6`,
+	} {
+		if !strings.Contains(got, "\nhttpjet_proxy_"+want+"\n") {
+			t.Errorf("missing %s", want)
+		}
+	}
+	list = nil
+	if s := scrape(t, m); strings.Contains(s, "httpjet_proxy_peer") {
+		t.Error("peers of a group that is gone")
+	}
+}
