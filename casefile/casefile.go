@@ -63,16 +63,16 @@ func replay(t *testing.T, file, text string, answer func(input string) string) s
 		if i == len(lines) {
 			t.Fatalf("%s:%d: a case without ----", file, first)
 		}
-		want := ""
+		var want strings.Builder
 		for i++; i < len(lines) && lines[i] != "\n" && lines[i] != ""; i++ {
-			want += lines[i]
+			want.WriteString(lines[i])
 		}
 		got := answer(strings.TrimSuffix(input.String(), "\n"))
 		if got != "" && !strings.HasSuffix(got, "\n") {
 			got += "\n"
 		}
-		if got != want && !*update {
-			t.Errorf("%s:%d: %sgot\n%swant\n%s", file, first, input.String(), got, want)
+		if got != want.String() && !*update {
+			t.Errorf("%s:%d: %sgot\n%swant\n%s", file, first, input.String(), got, want.String())
 		}
 		out.WriteString(input.String() + "----\n" + got)
 	}
