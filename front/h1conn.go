@@ -36,11 +36,12 @@ var outBufs = sync.Pool{New: func() any { return new([smallOut]byte) }}
 // other goroutine, and StopRead and Context from any.
 type h1conn struct {
 	*conn
-	r    *h1.Reader
-	x    exchange.Exchange
-	site Site
-	lim  *Limits
-	n    int // requests read
+	r     *h1.Reader
+	x     exchange.Exchange
+	fresh bool // x is reset
+	site  Site
+	lim   *Limits
+	n     int // requests read
 
 	// Deadlines as last set. readBy belongs to whoever reads the body, and zero
 	// means that the real one is unknown; writeBy to whoever writes, and zero means
@@ -155,6 +156,7 @@ func (c *h1conn) await() bool {
 		now, wait = time.Now(), c.lim.connTimeout() // of the generation that accepted the connection
 	}
 	c.x.Reset(c) // an idle connection holds no head, no buffer and no generation
+	c.fresh = true
 	c.site = nil
 	c.r.Release()
 	c.freeOut()
@@ -173,7 +175,10 @@ func (c *h1conn) await() bool {
 
 // begin prepares the exchange for a request.
 func (c *h1conn) begin() {
-	c.x.Reset(c)
+	if !c.fresh {
+		c.x.Reset(c)
+	}
+	c.fresh = false
 	c.info, c.body, c.resp = h1.RequestInfo{}, nil, response{}
 	c.client.Store(nil)
 	c.cont.Store(contNone)

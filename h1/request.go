@@ -146,18 +146,32 @@ func parseVersion(v string) (string, error) {
 // parseField splits a line without its CRLF (RFC 9112 §5). White space before
 // the colon and folded lines are refused.
 func parseField(line string) (name, value string, err error) {
-	i := strings.IndexByte(line, ':')
+	i := 0
+	for i < len(line) && class[line[i]]&classToken != 0 {
+		i++
+	}
 	switch {
-	case line != "" && (line[0] == ' ' || line[0] == '\t'):
+	case i == 0 && line != "" && (line[0] == ' ' || line[0] == '\t'):
 		return "", "", bad("folded field line")
-	case i < 0 || !ValidToken(line[:i]):
+	case i == 0 || i == len(line) || line[i] != ':':
 		return "", "", bad("malformed field name")
 	}
-	name, value = line[:i], strings.Trim(line[i+1:], " \t")
+	name, value = line[:i], trim(line[i+1:])
 	if !ValidValue(value) {
 		return "", "", bad("control byte in field value")
 	}
 	return name, value, nil
+}
+
+// trim cuts the white space around a value (RFC 9110 §5.6.3).
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
 }
 
 // framer collects the fields that say how long a body is.
