@@ -116,6 +116,9 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 // or index files of its own. A location that does not exist drops a context
 // that restricts nothing, as in LiteSpeed; one that restricts stays.
 func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.Context) bool {
+	if c.Written("responseTimeout") {
+		b.fs.Warn("W-NO-EFFECT", c.At("responseTimeout"), "write it at the extProcessor", "context %q: responseTimeout has no effect in a context of files, whose scripts have the processor's", c.URI)
+	}
 	if c.AddCharset != "" && !strings.EqualFold(c.AddCharset, "off") {
 		out.Files = b.buildStatic(charset(c))
 	}
@@ -209,7 +212,7 @@ func (b *builder) buildAppContext(h *host, c *xmlconf.Context, out *contexts.Con
 		return
 	}
 	out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
-	out.Handler = b.buildApp(h, p, c.URI)
+	out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
 }
 
 // buildBalancerContext is a proxy or a fcgi context, as the workers are.
@@ -228,7 +231,7 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
 	default:
 		out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
-		out.Handler = b.buildApp(h, p, c.URI)
+		out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
 	}
 }
 
@@ -251,7 +254,7 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 		return
 	}
 	out.Dirs = b.buildContextDirs(h, c.Location)
-	out.Handler, out.Scope, out.Group = b.buildApp(h, p, ""), p.scope, p.decl.Name
+	out.Handler, out.Scope, out.Group = b.buildApp(h, p, "", c.ResponseTimeout), p.scope, p.decl.Name
 }
 
 // buildRedirect answers external redirects (LiteSpeed 7.2).
@@ -394,7 +397,7 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 	case p.runs == xmlconf.KindProxy:
 		return &contexts.Script{Handler: b.buildProxy(h, p, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
 	}
-	return &contexts.Script{Handler: b.buildApp(h, p, ""), Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
+	return &contexts.Script{Handler: b.buildApp(h, p, "", 0), Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
 }
 
 func reasonFor(kind xmlconf.ProcessorKind) string {
@@ -405,9 +408,10 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 }
 
 // buildApp returns the handler of a FastCGI processor: for files, or for the
-// paths of a context.
-func (b *builder) buildApp(h *host, p *processor, context string) exchange.Handler {
-	o := script.Options{Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
+// paths of a context. A responseTimeout above 0 goes before the processor's
+// (R-CTX-10).
+func (b *builder) buildApp(h *host, p *processor, context string, responseTimeout time.Duration) exchange.Handler {
+	o := script.Options{HeadTimeout: responseTimeout, Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
 	for _, e := range p.peers[0].owner.decl.Env { // of a balancer, the first worker's
 		if name, value, ok := strings.Cut(e.Value, "="); ok {

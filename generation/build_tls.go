@@ -42,7 +42,7 @@ func (b *builder) hasIPv6(port uint16) bool {
 // the hosts that it maps, by the domains that it maps them to. False if no
 // handshake could succeed: the listener is then not opened (R-CFG-5).
 func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
-	names := &tlsconf.Names{}
+	names := &tlsconf.Names{Strict: b.cfg.Server.Tuning.SSLStrictSNI}
 	usable := false
 	if !b.hasPair(&l.TLS, &l.Block) {
 		b.fs.Info("I-NOCERT", l.Where, "", "listener %q has no certificate of its own", l.Name)

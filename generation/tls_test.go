@@ -91,6 +91,19 @@ func TestCertificateByName(t *testing.T) {
 	f("two.test", "listener.test")
 	f("unknown.test", "listener.test")
 	f("", "listener.test")
+	r.write("conf/httpd_config.xml", strings.NewReplacer("</httpServerConfig>", `<tuning><sslStrictSni>1</sslStrictSni></tuning><listener><name>S</name><address>*:443</address>
+		<secure>1</secure><certFile>listener.test.crt</certFile><keyFile>listener.test.key</keyFile>
+		<vhostMap><vhost>one</vhost><domain>one.test</domain></vhostMap></listener></httpServerConfig>`).Replace(leaseServer))
+	strict, fs := r.build()
+	defer strict.Retire()
+	if _, err := strict.TLS(strict.Listeners[0].Key(), &tls.ClientHelloInfo{ServerName: "unknown.test"}); err == nil {
+		t.Error("sslStrictSni: an unknown name has a certificate", fs.All())
+	}
+	for _, name := range []string{"one.test", ""} {
+		if _, err := strict.TLS(strict.Listeners[0].Key(), &tls.ClientHelloInfo{ServerName: name}); err != nil {
+			t.Errorf("sslStrictSni: %q: %v", name, err)
+		}
+	}
 	if _, err := g.TLS("http tcp :80", &tls.ClientHelloInfo{ServerName: "one.test"}); err == nil {
 		t.Error("a listener that is not there has a certificate")
 	}

@@ -52,7 +52,7 @@ type Tuning struct {
 	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
 	ProxyProtocol        []string `conf:"proxyProtocol" as:"later" doc:"peers that may send a PROXY header"`
 	SSLDefaultCiphers    string   `conf:"sslDefaultCiphers" as:"later" doc:"ciphers of listeners and hosts, OpenSSL list"`
-	SSLStrictSNI         bool     `conf:"sslStrictSni" default:"0" as:"later" doc:"an unknown name ends the handshake"`
+	SSLStrictSNI         bool     `conf:"sslStrictSni" default:"0" doc:"1: a handshake for a name that no host of the listener has is refused; one without a name is not"`
 	Acme                 int      `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
 	QuicEnable           bool     `conf:"quicEnable" default:"1" as:"later,minor" doc:"HTTP/3"`
 	SndBufSize           int64    `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"send buffer of a socket; 0: the system's"`
