@@ -156,7 +156,7 @@ func FuzzLine(f *testing.F) {
 
 func start(t *testing.T, opt Options) *Sink {
 	t.Helper()
-	s := NewSink(opt, nil)
+	s := NewSink(opt, new(atomic.Uint64))
 	s.Start(func(err error) { t.Error(err) })
 	return s
 }
@@ -172,7 +172,7 @@ func read(t *testing.T, name string) string {
 
 func TestSinkWrites(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "logs", "deep", "a.log") // the directory is made
-	s := NewSink(Options{Path: name}, nil)
+	s := NewSink(Options{Path: name}, new(atomic.Uint64))
 	s.Write([]byte("early\n"))
 	for range 2 {
 		s.Start(func(err error) { t.Error(err) })
@@ -187,8 +187,8 @@ func TestSinkWrites(t *testing.T) {
 	}
 	wg.Wait()
 	s.Retire()
-	if got := read(t, name); got != "early\n"+strings.Repeat("line\n", 4000) || s.Dropped() != 0 {
-		t.Errorf("%d bytes, %d dropped", len(got), s.Dropped())
+	if got := read(t, name); got != "early\n"+strings.Repeat("line\n", 4000) || s.dropped.Load() != 0 {
+		t.Errorf("%d bytes, %d dropped", len(got), s.dropped.Load())
 	}
 	s.Write([]byte("late\n"))
 	if got := read(t, name); !strings.HasSuffix(got, "line\nlate\n") {
@@ -198,14 +198,14 @@ func TestSinkWrites(t *testing.T) {
 
 func TestSinkRetiredBeforeStart(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.log")
-	s := NewSink(Options{Path: name}, nil)
+	s := NewSink(Options{Path: name}, new(atomic.Uint64))
 	s.Write([]byte("a\n"))
 	if err := s.Reopen(); err != nil {
 		t.Fatal(err)
 	}
 	s.Retire()
-	if _, err := os.Stat(name); err == nil || s.Dropped() != 1 {
-		t.Errorf("stat %v, %d dropped", err, s.Dropped())
+	if _, err := os.Stat(name); err == nil || s.dropped.Load() != 1 {
+		t.Errorf("stat %v, %d dropped", err, s.dropped.Load())
 	}
 }
 
@@ -215,7 +215,7 @@ func TestSinkUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{dir, filepath.Join(dir, "file", "a.log")} {
-		s := NewSink(Options{Path: name}, nil)
+		s := NewSink(Options{Path: name}, new(atomic.Uint64))
 		var said []error
 		for range 3 {
 			s.Start(func(err error) { said = append(said, err) })
@@ -228,7 +228,7 @@ func TestSinkUnwritable(t *testing.T) {
 	s := start(t, Options{Path: "/dev/null", RollingSize: 1}) // not rotated away
 	s.Write(make([]byte, 2<<20))
 	s.Retire()
-	if info, err := os.Stat("/dev/null"); err != nil || info.Mode().IsRegular() || s.Dropped() != 0 {
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode().IsRegular() || s.dropped.Load() != 0 {
 		t.Errorf("/dev/null is now %v %v", info, err)
 	}
 }
@@ -295,8 +295,8 @@ func TestSinkRotates(t *testing.T) {
 		}
 		f.Close()
 	}
-	if len(seen) != lines || s.Dropped() != 0 {
-		t.Errorf("%d lines, %d dropped", len(seen), s.Dropped())
+	if len(seen) != lines || s.dropped.Load() != 0 {
+		t.Errorf("%d lines, %d dropped", len(seen), s.dropped.Load())
 	}
 }
 
@@ -333,8 +333,8 @@ func TestSinkReopens(t *testing.T) {
 	}
 	s.Write([]byte("four\n"))
 	s.Retire()
-	if got := read(t, name+".1") + read(t, name); got != "one\ntwo\nfour\n" || s.Dropped() != 0 {
-		t.Errorf("%q, %d dropped", got, s.Dropped())
+	if got := read(t, name+".1") + read(t, name); got != "one\ntwo\nfour\n" || s.dropped.Load() != 0 {
+		t.Errorf("%q, %d dropped", got, s.dropped.Load())
 	}
 	if err := s.Reopen(); err != nil {
 		t.Errorf("after Retire: %v", err)
@@ -355,16 +355,16 @@ func (b *brokenFile) Write(p []byte) (int, error) {
 }
 
 func TestPutCountsLostLines(t *testing.T) {
-	s := NewSink(Options{}, nil)
+	s := NewSink(Options{}, new(atomic.Uint64))
 	b := &brokenFile{broken: true}
 	long := strings.Repeat("x", oneWrite+5) + "\n"
-	if err := s.put(b, []byte("a\nb\n"+long)); err == nil || s.Dropped() != 3 {
-		t.Errorf("%v, %d dropped", err, s.Dropped())
+	if err := s.put(b, []byte("a\nb\n"+long)); err == nil || s.dropped.Load() != 3 {
+		t.Errorf("%v, %d dropped", err, s.dropped.Load())
 	}
 	b.broken = false
 	batch := "a\n" + long + strings.Repeat("b\n", oneWrite) + "end without newline"
-	if err := s.put(b, []byte(batch)); err != nil || b.got.String() != batch || s.Dropped() != 3 {
-		t.Errorf("%v, %d bytes, %d dropped", err, b.got.Len(), s.Dropped())
+	if err := s.put(b, []byte(batch)); err != nil || b.got.String() != batch || s.dropped.Load() != 3 {
+		t.Errorf("%v, %d bytes, %d dropped", err, b.got.Len(), s.dropped.Load())
 	}
 }
 
@@ -449,7 +449,7 @@ func (c *counted) Close() error { return nil }
 
 func TestLinesAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewSink(Options{}, nil)
+		s := NewSink(Options{}, new(atomic.Uint64))
 		s.running.Store(true)
 		var out counted
 		go s.flush(&out, func(error) {})

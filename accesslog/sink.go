@@ -58,17 +58,11 @@ type Sink struct {
 }
 
 // NewSink opens no file and starts no goroutine. Shed and lost lines are counted
-// in dropped, nil for a counter of its own.
+// in dropped.
 func NewSink(opt Options, dropped *atomic.Uint64) *Sink {
-	if dropped == nil {
-		dropped = new(atomic.Uint64)
-	}
 	return &Sink{opt: opt, dropped: dropped, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), reopen: make(chan chan error),
 		quit: make(chan struct{}), done: make(chan struct{})}
 }
-
-// Dropped returns the number of lines that never reached the file.
-func (s *Sink) Dropped() uint64 { return s.dropped.Load() }
 
 // Start opens the file and starts the goroutine that writes it. If the file cannot
 // be opened lines wait in the queue, and Start may be called again. Calls after the
