@@ -27,17 +27,17 @@ func TestBufferOfALazySource(t *testing.T) {
 	l := &lazily{Reader: strings.NewReader(text), t: t}
 	b := newBuffer(l)
 	l.held = func() bool { return b.quiet != nil || b.busy != nil }
-	got := ""
+	var got strings.Builder
 	for {
 		p, err := b.read()
-		got += string(p)
+		got.WriteString(string(p))
 		if err == io.EOF {
 			break
 		}
 	}
 	b.free()
-	if got != text || l.held() {
-		t.Errorf("%d bytes of %d", len(got), len(text))
+	if got.String() != text || l.held() {
+		t.Errorf("%d bytes of %d", len(got.String()), len(text))
 	}
 }
 
