@@ -14,6 +14,7 @@ import (
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/fastcgi"
+	"httpjet/forward"
 	"httpjet/groups"
 	"httpjet/streaming"
 )
@@ -39,7 +40,6 @@ type Options struct {
 	ServerName  string           // SERVER_NAME of requests without a Host
 	Env         []exchange.Field // variables of the processor; of equal names the last counts
 	HeadTimeout time.Duration    // until the reply head; 0: the target's
-	KeepPolicy  bool             // leave X-LiteSpeed-* fields to a filter that reads and removes them
 
 	Log *slog.Logger // receives what applications write to STDERR; nil: dropped
 }
@@ -128,9 +128,7 @@ func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.
 		return err
 	}
 	res.Answered(reply.Status)
-	if !h.o.KeepPolicy {
-		reply.Fields.DelFunc(func(f exchange.Field) bool { return isPolicy(f.Name) })
-	}
+	forward.StripPolicy(&reply.Fields)
 	return streaming.Relay(x, reply)
 }
 
@@ -185,14 +183,4 @@ func failure(err error) error {
 		return e.Failure()
 	}
 	return err
-}
-
-// isPolicy reports the fields by which local applications steer the page cache.
-// Clients never see them (R-HDR-7, R-CACHE-7).
-func isPolicy(name string) bool {
-	return hasPrefixFold(name, "X-LiteSpeed-") || hasPrefixFold(name, "LSC-")
-}
-
-func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && exchange.EqualName(s[:len(prefix)], prefix)
 }
