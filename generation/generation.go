@@ -143,14 +143,14 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 // log holds the status only. A client that went away, and what it did wrong, is
 // told at debug level.
 func (g *Generation) explain(x *exchange.Exchange, err error) {
-	level := slog.LevelDebug
-	if status := exchange.StatusOf(err); status >= 500 {
+	level, status := slog.LevelDebug, exchange.StatusOf(err)
+	if status >= 500 {
 		level = slog.LevelWarn
 	}
 	if !g.log.Enabled(context.Background(), level) {
 		return
 	}
-	g.log.Log(context.Background(), level, "request failed", "status", exchange.StatusOf(err), "reason", exchange.ReasonOf(err),
+	g.log.Log(context.Background(), level, "request failed", "status", status, "reason", exchange.ReasonOf(err),
 		"vhost", x.Route.VHost, "route", x.Route.Label, "group", x.Route.Group, "request", x.Req.ID, "err", err)
 }
 
@@ -176,8 +176,12 @@ func (g *Generation) Sinks() []*accesslog.Sink { return g.sinks }
 func (g *Generation) ErrorLog() (io.Writer, slog.Level) { return g.errorLog, g.level }
 
 // Retire gives the leases up. The generation serves no new exchange; those that
-// began with it finish on it, and what owns sockets drains itself.
+// began with it finish on it, and what owns sockets drains itself. A nil
+// generation has nothing to give up.
 func (g *Generation) Retire() {
+	if g == nil {
+		return
+	}
 	for _, release := range g.leases {
 		release()
 	}

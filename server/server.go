@@ -136,15 +136,15 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 func (s *Server) start() error {
 	g, fs := s.build()
 	if fs.Failed() {
-		defer g.release()
+		defer g.Retire()
 		return failed(fs)
 	}
 	if err := s.startAdmin(); err != nil {
-		g.release()
+		g.Retire()
 		return err
 	}
-	if err := s.publish(g.Generation, fs); err != nil {
-		g.release()
+	if err := s.publish(g, fs); err != nil {
+		g.Retire()
 		s.stopAdmin()
 		return err
 	}
@@ -160,28 +160,20 @@ func (s *Server) start() error {
 	return nil
 }
 
-// built is a candidate, nil inside if not even the server file could be read.
-type built struct{ *generation.Generation }
-
-func (b built) release() {
-	if b.Generation != nil {
-		b.Retire()
-	}
-}
-
-// build loads the tree and resolves it; nothing is started.
-func (s *Server) build() (built, *xmlconf.Findings) {
+// build loads the tree and resolves it; nothing is started. The candidate is nil
+// if not even the server file could be read.
+func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 	fs := &xmlconf.Findings{}
 	cfg := xmlconf.LoadServer(s.opt.Root, fs)
 	if cfg == nil {
-		return built{}, fs
+		return nil, fs
 	}
 	if s.kept.Metrics == nil {
 		t := &cfg.Server.Tuning
 		s.kept.Metrics = metrics.New()
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
 	}
-	return built{generation.Build(cfg, &s.kept, s.generationOptions(), fs)}, fs
+	return generation.Build(cfg, &s.kept, s.generationOptions(), fs), fs
 }
 
 func (s *Server) generationOptions() generation.Options {
@@ -339,14 +331,14 @@ func (s *Server) reload() {
 	err := error(nil)
 	if fs.Failed() {
 		err = failed(fs)
-	} else if lost := s.lost(g.Generation); lost != "" {
+	} else if lost := s.lost(g); lost != "" {
 		err = errors.New(lost)
 		s.reportFindings(fs)
 	} else {
-		err = s.publish(g.Generation, fs)
+		err = s.publish(g, fs)
 	}
 	if err != nil {
-		g.release()
+		g.Retire()
 		s.kept.Metrics.Reloaded(err)
 		s.log.Error("reload refused, the running generation stays", "generation", s.current.Load().Number, "err", err)
 		return

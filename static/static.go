@@ -63,8 +63,8 @@ func withCharset(t, charset string) string {
 	return t
 }
 
-// Serve answers x with the file of x.Resource. Its steps stand in the order of RFC 9110
-// §13.2.2.
+// Serve answers x with the file of x.Resource. Its steps stand in the order of
+// RFC 9110 §13.2.2.
 func (h *Handler) Serve(x *exchange.Exchange) error {
 	if x.Req.Method != "GET" && x.Req.Method != "HEAD" {
 		return &exchange.Error{Status: 405, Reason: "method_not_allowed",

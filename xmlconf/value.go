@@ -182,8 +182,8 @@ func duration(text string) (n int64, exact, ok bool) {
 	return n * int64(unit), true, true
 }
 
-// within tests n, after conversion (R-CONV-3), against a range such as "0|10ms..86400" or "1M..", whose
-// numbers are read by read.
+// within tests n, after conversion (R-CONV-3), against a range such as
+// "0|10ms..86400" or "1M..", whose numbers are read by read.
 func within(limits string, n int64, read func(string) (int64, bool, bool)) bool {
 	if limits == "" {
 		return true
