@@ -263,35 +263,26 @@ func (n *node) vote(r *Request) vote {
 	return unsure
 }
 
-func voteAny(nodes []node, r *Request) vote {
+func voteAny(nodes []node, r *Request) vote { return tally(nodes, r, pass, fail) }
+
+func voteAll(nodes []node, r *Request) vote { return tally(nodes, r, fail, pass) }
+
+// tally is decisive as soon as one vote is; else unsure goes before other, which
+// goes before neutral.
+func tally(nodes []node, r *Request, decisive, other vote) vote {
 	var got [4]bool
 	for i := range nodes {
 		v := nodes[i].vote(r)
-		if v == pass {
-			return pass
-		}
-		got[v] = true
-	}
-	return strongest(got, unsure, fail)
-}
-
-func voteAll(nodes []node, r *Request) vote {
-	var got [4]bool
-	for i := range nodes {
-		v := nodes[i].vote(r)
-		if v == fail {
-			return fail
-		}
-		got[v] = true
-	}
-	return strongest(got, unsure, pass)
-}
-
-func strongest(got [4]bool, order ...vote) vote {
-	for _, v := range order {
-		if got[v] {
+		if v == decisive {
 			return v
 		}
+		got[v] = true
+	}
+	switch {
+	case got[unsure]:
+		return unsure
+	case got[other]:
+		return other
 	}
 	return neutral
 }
