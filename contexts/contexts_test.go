@@ -298,6 +298,47 @@ func TestServerListIsAboutThePeerToo(t *testing.T) {
 	}
 }
 
+// R-LSN-7, dispatch row 4: plain requests go to https at the same name, if it is
+// mapped; nobody chooses another one.
+func TestRedirectToHTTPS(t *testing.T) {
+	s := newSite(t)
+	hosts := s.Listeners["l"]
+	hosts.Add("*.wild.test", s.v)
+	hosts.Add("[::1]", s.v)
+	hosts.Add("*", s.v)
+	s.HTTPS = map[string]HTTPS{"l": {Status: 308, Port: 443}}
+	f := func(request string, status int, location string) {
+		t.Helper()
+		got, _, x := s.ask(t, "192.0.2.1", request)
+		if l := x.Resp.Fields.Get("Location"); got != status || l != location {
+			t.Errorf("%q: %d %q, want %d %q", request, got, l, status, location)
+		}
+	}
+	f("GET /a%2Fb//?x=%20y?", 308, "https://v.test/a%2Fb//?x=%20y?")
+	f("POST //evil.test/\\x", 308, "https://v.test//evil.test/\\x")
+	f("GET /\nHost: WWW.V.test.:8080", 308, "https://www.v.test/")
+	f("GET /\nHost: a.wild.test", 308, "https://a.wild.test/")
+	f("GET /\nHost: [::1]:80", 308, "https://[::1]/")
+	f("GET /\nHost: evil.test", 404, "")
+	f("GET /\nHost: ", 404, "")
+	f("GET /\nHost: evil.test/x.wild.test", 404, "")
+	f("GET /\nHost: evil.test\\.wild.test", 404, "")
+	f("GET /\nHost: u@evil.wild.test", 404, "")
+	f("GET /\nHost: [evil.test", 404, "")
+	f("GET /a\tb", 400, "")
+	f("GET /\nHost: gone.test", 308, "https://gone.test/") // before its state is looked at
+	f("GET /.well-known/acme-challenge/token", 404, "")    // served, there is no such file
+	f("GET /.well-known/acme-challenge/../../a.txt", 308, "https://v.test/.well-known/acme-challenge/../../a.txt")
+	f("TRACE /", 308, "https://v.test/")
+	f("CONNECT v.test:443", 405, "")
+	f("OPTIONS *", 200, "")
+	s.Access, _ = access.Compile("ALL, 192.0.2.1T", "192.0.2.9") // no loop behind a proxy that speaks TLS
+	f("GET /a.txt\nX-Forwarded-Proto: https", 200, "")
+	f("GET /a.txt\nX-Forwarded-Proto: http", 308, "https://v.test/a.txt")
+	s.HTTPS["l"] = HTTPS{Status: 301, Port: 8443}
+	f("GET /?q", 301, "https://v.test:8443/?q")
+}
+
 func TestSlashRedirectStaysOnOrigin(t *testing.T) {
 	s := newSite(t)
 	s.v.SetContexts([]*Context{{URI: "/evil.test/", Kind: Proxy, Handler: says("proxy")}, {URI: `/\evil.test/`, Kind: Proxy, Handler: says("proxy")}})

@@ -13,18 +13,25 @@ import (
 // Table leads an exchange from its listener to a handler.
 type Table struct {
 	Listeners map[string]*domains.Map[*VHost] // by what the front end calls the listener
+	HTTPS     map[string]HTTPS                // likewise, of plain listeners that send their clients away
 	Access    *access.List                    // the server's list; nil: no restriction
 	Identity  access.Identity                 // how the client is found behind trusted proxies
 	MaxURL    int                             // bytes of the target (R-PIPE-4)
 	MaxBody   int64                           // bytes of a request body (R-PIPE-4)
 	EchoID    bool                            // answers carry X-Request-Id (R-PIPE-11)
+
+	HideReason bool // answers carry no X-Httpjet-Proxy-Error (R-HDR-8)
 }
 
 // Serve answers x. Its steps stand in the order of docs/tour.md.
 func (t *Table) Serve(x *exchange.Exchange) error {
-	x.EchoID = t.EchoID
+	x.EchoID, x.HideReason = t.EchoID, t.HideReason
 	v := t.findVHost(x)
-	if err := t.identify(x, v); err != nil {
+	peer := t.identify(x, v)
+	if err := t.redirect(x); err != nil {
+		return err
+	}
+	if err := t.admit(x, v, peer); err != nil {
 		return err
 	}
 	if v == nil {
@@ -50,16 +57,21 @@ func (t *Table) findVHost(x *exchange.Exchange) *VHost {
 	return v
 }
 
-// identify finds the client behind trusted proxies and applies the access lists
-// of server and virtual host to it (R-ACL-1 to 5). A refusal by the server's
-// list comes before a 404 for the host.
-func (t *Table) identify(x *exchange.Exchange, v *VHost) error {
-	peer := x.Req.Remote.Addr().Unmap()
+// identify finds the client and the scheme behind trusted proxies (R-ACL-3 to 5)
+// and returns the immediate peer.
+func (t *Table) identify(x *exchange.Exchange, v *VHost) (peer netip.Addr) {
+	peer = x.Req.Remote.Addr().Unmap()
 	trusted := t.trusts(peer, v)
 	x.Req.Client = t.Identity.Client(peer, &x.Req.Fields, trusted, func(a netip.Addr) bool { return t.trusts(a, v) })
 	if trusted {
 		x.Req.Scheme = access.Scheme(x.Req.Scheme, &x.Req.Fields)
 	}
+	return peer
+}
+
+// admit applies the access lists of server and virtual host (R-ACL-1, R-ACL-2). A
+// refusal by the server's list comes before a 404 for the host.
+func (t *Table) admit(x *exchange.Exchange, v *VHost, peer netip.Addr) error {
 	// The server's list is about the peer too: LiteSpeed cuts it off before it
 	// reads a request, so nothing in one can lift that.
 	if !t.Access.Allowed(peer) || !t.Access.Allowed(x.Req.Client) {

@@ -53,6 +53,14 @@ func (m *Map[V]) Add(domain string, v V) bool {
 // Find returns the value for a Host field or server name. No name at all is the
 // catch-all's.
 func (m *Map[V]) Find(host string) (v V, ok bool) {
+	if v, ok = m.Named(host); ok || m == nil {
+		return v, ok
+	}
+	return m.all, m.hasAll
+}
+
+// Named is Find without the catch-all.
+func (m *Map[V]) Named(host string) (v V, ok bool) {
 	if m == nil {
 		return v, false
 	}
@@ -65,8 +73,11 @@ func (m *Map[V]) Find(host string) (v V, ok bool) {
 			return p.v, true
 		}
 	}
-	return m.all, m.hasAll
+	return v, false
 }
+
+// HasNames reports whether anything but the catch-all is mapped.
+func (m *Map[V]) HasNames() bool { return len(m.exact)+len(m.patterns) > 0 }
 
 // All returns the values, each once, in no order.
 func (m *Map[V]) All() []V {

@@ -29,6 +29,12 @@ func TestFind(t *testing.T) {
 	f("other.test", "")
 	f("", "")
 	add("*=all", "*=late", "*=all")
+	if v, ok := m.Named("other.test"); ok || v != "" {
+		t.Errorf("%q is named by the catch-all", v)
+	}
+	if v, ok := m.Named("x.wild.test"); !ok || v != "w" || !m.HasNames() {
+		t.Errorf("Named: %q, %v", v, ok)
+	}
 	f("a.test", "a")
 	f("WWW.A.Test:8080", "a")
 	f("a.test.", "a")

@@ -218,6 +218,9 @@ type Exchange struct {
 	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
 	EchoID bool
 
+	// HideReason keeps X-Httpjet-Proxy-Error from answers (R-HDR-8).
+	HideReason bool
+
 	// ClientText of the last exchange on the connection, and for which address.
 	clientText string
 	textOf     netip.Addr

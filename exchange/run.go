@@ -139,7 +139,7 @@ func (x *Exchange) answer(err error) error {
 		if e.Close {
 			x.Resp.Fields.Set("Connection", "close")
 		}
-		if slices.Contains(proxyReasons[:], e.Reason) {
+		if !x.HideReason && slices.Contains(proxyReasons[:], e.Reason) {
 			x.Resp.Fields.Set("X-Httpjet-Proxy-Error", e.Reason) // R-HDR-8
 		}
 	}

@@ -160,10 +160,10 @@ func (c *h1call) giveHead() {
 }
 
 func (c *h1call) host() string {
-	if c.req.Host != "" || c.client.target.Network == "unix" {
+	if c.req.Host != "" {
 		return c.req.Host
 	}
-	return c.client.target.Address // R-HDR-6
+	return c.client.Authority() // R-HDR-6
 }
 
 func (c *h1call) addr() string { return c.client.target.Address }

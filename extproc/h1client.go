@@ -95,6 +95,14 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	}
 }
 
+// Authority is the Host of requests that have none of their own (R-HDR-6).
+func (p *H1Client) Authority() string {
+	if p.target.Network == "unix" {
+		return "localhost" // a path is no authority
+	}
+	return p.target.Address
+}
+
 // Dial opens a connection that is not pooled, for a tunnel. It counts as one of
 // the target's MaxConns until release is called, which the caller does exactly
 // once, after closing the connection. Errors are those of Do.

@@ -369,6 +369,13 @@ func TestUnixSocket(t *testing.T) {
 	if n := u.conns.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
+	c := get("/")
+	c.Host = ""
+	r, err := p.Do(bg, c)
+	body(t, r, err)
+	if h := u.heads()[3]; !strings.Contains(h, "\r\nHost: localhost\r\n") {
+		t.Errorf("a path is no authority: %q", h)
+	}
 }
 
 func TestMissingHostIsPeerAuthority(t *testing.T) { // R-HDR-6

@@ -32,6 +32,17 @@ type Options struct {
 	NoProto  bool // no X-Forwarded-Proto
 	NoHost   bool // no X-Forwarded-Host
 	NoVia    bool // no Via of ours; others' stay
+
+	PeerHost bool // Host is the peer's, not the client's (R-CTX-8)
+}
+
+// Host returns the Host of the request to the upstream; "" means the authority of
+// the peer that gets it.
+func (o *Options) Host(x *exchange.Exchange) string {
+	if o.PeerHost {
+		return ""
+	}
+	return x.Req.Host
 }
 
 // Fields appends the end-to-end fields of x's request to dst, which is empty,

@@ -129,6 +129,16 @@ func TestSwitchedOffFieldsAreRemoved(t *testing.T) {
 	}
 }
 
+func TestPeerHost(t *testing.T) { // R-CTX-8
+	x := request(wire{}, "")
+	if o := (&Options{}); o.Host(x) != "a.test:8080" {
+		t.Errorf("%q", o.Host(x))
+	}
+	if o := (&Options{PeerHost: true}); o.Host(x) != "" {
+		t.Errorf("%q", o.Host(x))
+	}
+}
+
 func TestProtocolsOfTheClient(t *testing.T) {
 	x := request(plain{}, "cookie: a=1\nx: y\ncookie: b=2\nte: trailers\n")
 	x.Req.Proto = "HTTP/2.0"

@@ -40,7 +40,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{
 			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
-		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}}}
+		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}, HTTPS: map[string]contexts.HTTPS{}}}
 	b.buildLimits()
 	b.buildLogs()
 	b.buildServerAccess()
@@ -72,7 +72,7 @@ func (b *builder) buildLimits() {
 		ServerField: name, EnableH2C: s.EnableH2C,
 		Grace: t.GracefulShutdownTimeout, ShutdownDelay: t.ShutdownDelay,
 	}
-	b.g.table.EchoID = b.opt.EchoID
+	b.g.table.EchoID, b.g.table.HideReason = b.opt.EchoID, !t.ProxyErrorHeader
 	b.g.table.MaxURL, b.g.table.MaxBody = t.MaxReqURLLen, t.MaxReqBodySize
 }
 

@@ -182,13 +182,29 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context) exchange
 	if p.fault != "" {
 		return answer(503, "handler_unresolved", "extProcessor %q: %s", p.decl.Name, p.fault)
 	}
-	fwd := forward.Options{Trusted: b.trusts(h.out)}
-	out := &proxy.Handler{Group: b.group(p), Forward: fwd}
+	out := &proxy.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c)}
 	if c != nil {
 		out.HeadTimeout = c.ResponseTimeout
 	}
-	out.Upgrade = b.buildRelay(h, p)
+	out.Upgrade = b.buildRelay(h, p, c)
 	return out
+}
+
+var forModes = map[string]forward.ForMode{"auto": forward.ForAuto, "append": forward.ForAppend,
+	"replace": forward.ForReplace, "off": forward.ForOff}
+
+// buildHop takes each option from the context (or nil) where it is written there,
+// else from the processor (R-CTX-8).
+func (b *builder) buildHop(h *host, p *processor, c *xmlconf.Context) forward.Options {
+	from := func(option string) *xmlconf.ProxyOptions {
+		if c != nil && c.Written(option) {
+			return &c.ProxyOptions
+		}
+		return &p.decl.ProxyOptions
+	}
+	return forward.Options{Trusted: b.trusts(h.out), PeerHost: !from("preserveHost").PreserveHost,
+		For: forModes[from("forwardedFor").ForwardedFor], NoProto: !from("forwardedProto").ForwardedProto,
+		NoHost: !from("forwardedHost").ForwardedHost, NoVia: !from("addVia").AddVia}
 }
 
 func (b *builder) otherKind(h *host, name string) string {
@@ -329,11 +345,12 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 		return answer(502, "upgrade_unsupported", "websocket %q has an h2 target", ws.URI)
 	}
 	d := &xmlconf.ExtProcessor{Name: "websocket:" + ws.URI, MaxConns: 10000, InitTimeout: 60 * time.Second,
-		ResponseTimeout: 60 * time.Second}
+		ResponseTimeout: 60 * time.Second,
+		ProxyOptions:    xmlconf.ProxyOptions{PreserveHost: true, ForwardedFor: "auto", ForwardedProto: true, ForwardedHost: true, AddVia: true}}
 	d.Targets = []xmlconf.Address{*ws.Target}
 	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
 	p.peers = []peer{{p, 0}}
-	return b.buildRelay(h, p)
+	return b.buildRelay(h, p, nil)
 }
 
 // buildScripts gives suffixes to applications: the server's list, then the
@@ -421,8 +438,12 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 	return script.New(o)
 }
 
-// buildRelay returns the handler of WebSocket upgrades to a processor or map.
-func (b *builder) buildRelay(h *host, p *processor) exchange.Handler {
-	return &wsrelay.Handler{Group: b.group(p), Forward: forward.Options{Trusted: b.trusts(h.out)},
-		InitTimeout: p.decl.InitTimeout}
+// buildRelay returns the handler of WebSocket upgrades to a processor, for a
+// context (or nil), or to a map.
+func (b *builder) buildRelay(h *host, p *processor, c *xmlconf.Context) exchange.Handler {
+	out := &wsrelay.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c), InitTimeout: p.decl.InitTimeout, IdleTimeout: p.decl.WSIdleTimeout}
+	if c != nil && c.Written("wsIdleTimeout") {
+		out.IdleTimeout = c.WSIdleTimeout
+	}
+	return out
 }

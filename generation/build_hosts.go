@@ -150,6 +150,7 @@ func (b *builder) buildListeners() {
 			b.g.Degraded = append(b.g.Degraded, "secure listener "+l.Name+" has no usable certificate")
 			continue
 		}
+		b.buildRedirectToHTTPS(l, spec.Key(), hosts)
 		b.g.table.Listeners[spec.Key()] = hosts
 		b.g.Listeners = append(b.g.Listeners, spec)
 	}
@@ -181,6 +182,20 @@ func (b *builder) mapHosts(l *xmlconf.Listener) *domains.Map[*contexts.VHost] {
 		b.fs.Warn("W-NOMAP", l.Where, "map virtual hosts on it with <vhostMapList>", "listener %q maps no virtual host: every request gets 404", l.Name)
 	}
 	return hosts
+}
+
+// buildRedirectToHTTPS makes a plain listener send its clients away (R-LSN-7).
+func (b *builder) buildRedirectToHTTPS(l *xmlconf.Listener, key string, hosts *domains.Map[*contexts.VHost]) {
+	switch {
+	case l.HTTPSRedirect == 0:
+	case l.Secure:
+		b.fs.Warn("W-NO-EFFECT", l.At("httpsRedirect"), "write it in the plain listener", "listener %q is secure: httpsRedirect has no effect", l.Name)
+	default:
+		b.g.table.HTTPS[key] = contexts.HTTPS{Status: l.HTTPSRedirect, Port: l.HTTPSRedirectPort}
+		if !hosts.HasNames() && len(hosts.All()) > 0 {
+			b.fs.Warn("W-NOMAP", l.At("httpsRedirect"), "map each domain by its name", "listener %q maps * only: httpsRedirect answers every request with 404", l.Name)
+		}
+	}
 }
 
 // reportRules tells, where rewrite rules would refuse requests, that nothing

@@ -29,6 +29,8 @@ const defaultInit = 10 * time.Second
 type Dialer interface {
 	// Dial opens a connection that only the caller uses; see extproc.H1Client.
 	Dial(ctx context.Context) (conn net.Conn, release func(), err error)
+	// Authority is the Host of a handshake that has none of its own.
+	Authority() string
 }
 
 // Handler relays the WebSockets of one group. It must not be copied.
@@ -101,8 +103,12 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 			<-fired
 		}
 	}()
+	host := h.Forward.Host(x)
+	if host == "" {
+		host = d.Authority()
+	}
 	hs := handshake{conn: conn, ctx: ctx, timeout: h.initTimeout()}
-	if err := hs.send(target, x.Req.Host, f); err != nil {
+	if err := hs.send(target, host, f); err != nil {
 		return err
 	}
 	resp, err := hs.receive()

@@ -46,7 +46,7 @@ type Context struct {
 	Retry           *Retry           `conf:"retry" as:"later,strict" doc:"further attempts"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this context"`
 	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict,minor" doc:"cache for plain upstreams"`
-	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
+	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 	ProxyOptions
 
 	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`

@@ -27,7 +27,7 @@ type ExtProcessor struct {
 	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"one attempt, to the head; 0: off"`
 	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"queue, lookups and all attempts, to the head; 0: off"`
 	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest pause of a response body; 0: off"`
-	WSIdleTimeout     time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest silence of a WebSocket relay; 0: off"`
+	WSIdleTimeout     time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 
 	LoadBalancePolicy string `conf:"loadBalancePolicy" range:"primary-first|weighted-round-robin|weighted-least-active|round-robin|least-conn|ip-hash|cookie-hash|sticky" default:"primary-first" as:"honoured,strict" doc:"how a peer is chosen"`
 	AddressWeights    []int  `conf:"addressWeights" range:"1..1000" as:"honoured,strict" doc:"one weight for each address"`
@@ -102,11 +102,11 @@ func (p *ExtProcessor) Kind() ProcessorKind {
 // ProxyOptions may stand on a processor and on a proxy context; the context wins
 // (R-CTX-8). Whether one is written is known by Block.Written.
 type ProxyOptions struct {
-	PreserveHost   bool   `conf:"preserveHost" default:"1" as:"later,strict" doc:"send the client's Host; 0: the peer's"`
-	ForwardedFor   string `conf:"forwardedFor" range:"auto|append|replace|off" default:"auto" as:"later,strict" doc:"X-Forwarded-For"`
-	ForwardedProto bool   `conf:"forwardedProto" default:"1" as:"later,strict" doc:"X-Forwarded-Proto"`
-	ForwardedHost  bool   `conf:"forwardedHost" default:"1" as:"later,strict" doc:"X-Forwarded-Host"`
-	AddVia         bool   `conf:"addVia" default:"1" as:"later,strict" doc:"Via"`
+	PreserveHost   bool   `conf:"preserveHost" default:"1" as:"honoured,strict" doc:"send the client's Host; 0: the peer's"`
+	ForwardedFor   string `conf:"forwardedFor" range:"auto|append|replace|off" default:"auto" as:"honoured,strict" doc:"X-Forwarded-For"`
+	ForwardedProto bool   `conf:"forwardedProto" default:"1" as:"honoured,strict" doc:"X-Forwarded-Proto"`
+	ForwardedHost  bool   `conf:"forwardedHost" default:"1" as:"honoured,strict" doc:"X-Forwarded-Host"`
+	AddVia         bool   `conf:"addVia" default:"1" as:"honoured,strict" doc:"Via"`
 	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"later,strict" doc:"overrides tracing/mode"`
 }
 

@@ -39,6 +39,7 @@ func (p *ExtProcessor) settle(fs *Findings) {
 				fs.Fatal("E-LB-NONPROXY", p.At(name), "remove it, or use type proxy", "%s%s needs type proxy, not %q", subject, name, cut(p.Type))
 			}
 		}
+		idle(&p.Block, fs, subject, hopOptions)
 	}
 	p.HealthCheck.settle(fs, subject)
 	p.CircuitBreaker.settle(fs, subject)
@@ -249,7 +250,22 @@ func (c *Context) settle(fs *Findings) {
 		}
 		c.Methods[i] = strings.ToUpper(m)
 	}
+	if !proxy {
+		idle(&c.Block, fs, subject, hopOptions)
+	}
 	c.Retry.settle(fs, subject)
+}
+
+// hopOptions are the options of a request on its way to an HTTP upstream.
+var hopOptions = []string{"preserveHost", "forwardedFor", "forwardedProto", "forwardedHost", "addVia", "wsIdleTimeout"}
+
+// idle tells of options that only type proxy knows.
+func idle(b *Block, fs *Findings, subject string, options []string) {
+	for _, name := range options {
+		if b.Written(name) {
+			fs.Warn("W-NO-EFFECT", b.At(name), "remove it, or use type proxy", "%s%s has no effect without type proxy", subject, name)
+		}
+	}
 }
 
 // plainPath accepts what R-CTX-6 allows.

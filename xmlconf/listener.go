@@ -10,8 +10,8 @@ type Listener struct {
 	TLS
 	SSLProtocol int `conf:"sslProtocol" range:"1..31" default:"24" doc:"versions: 8 TLS 1.2, 16 TLS 1.3; older ones are never enabled"`
 
-	HTTPSRedirect     int      `conf:"httpsRedirect" range:"0|301|308" default:"0" as:"later,strict" doc:"redirect plain requests"`
-	HTTPSRedirectPort int      `conf:"httpsRedirectPort" range:"1..65535" default:"443" as:"later,strict" doc:"port of the redirect"`
+	HTTPSRedirect     int      `conf:"httpsRedirect" range:"0|301|308" default:"0" as:"honoured,strict" doc:"status that sends plain requests to https; a host that no name or pattern maps gets 404, /.well-known/acme-challenge/ is served"`
+	HTTPSRedirectPort int      `conf:"httpsRedirectPort" range:"1..65535" default:"443" as:"honoured,strict" doc:"port of the redirect"`
 	AcmeDomains       []string `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
 
 	Bind ListenAddress // Address, read; zero if it cannot be used

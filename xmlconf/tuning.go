@@ -23,7 +23,7 @@ type Tuning struct {
 	MaxBufferedReqs         int           `conf:"maxBufferedReqs" range:"1..1000000" default:"4096" as:"honoured,strict" doc:"request bodies buffered at once; read at start, a reload does not change it"`
 	GracefulShutdownTimeout time.Duration `conf:"gracefulShutdownTimeout" unit:"s" range:"0..3600" default:"12" as:"honoured,strict" doc:"time for work in flight at a stop"`
 	ShutdownDelay           time.Duration `conf:"shutdownDelay" unit:"s" range:"0..3600" default:"0" as:"honoured,strict" doc:"time between not ready and the close of listeners"`
-	ProxyErrorHeader        bool          `conf:"proxyErrorHeader" default:"1" as:"later,strict" doc:"X-Httpjet-Proxy-Error on answers made by the proxy"`
+	ProxyErrorHeader        bool          `conf:"proxyErrorHeader" default:"1" as:"honoured,strict" doc:"X-Httpjet-Proxy-Error on answers made by the proxy"`
 
 	DNSRefresh           time.Duration `conf:"dnsRefresh" unit:"s" range:"1..3600" default:"10" as:"later,strict,minor" doc:"age at which an answer is asked again"`
 	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict,minor" doc:"life of the last answer while lookups fail"`

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,9 +254,16 @@ func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
 	outcome(ts, neg, err)
 }
 
-// gone NAME: the server closes an idle connection.
+// gone NAME: the server closes an idle connection, or an open WebSocket.
 func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 1, 1, "gone NAME")
+	if w := of(ts).sockets[args[0]]; w != nil {
+		w.SetReadDeadline(time.Now().Add(patience))
+		if _, text, err := w.ReadMessage(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			ts.Fatalf("WebSocket %s: read %q, %v", args[0], text, err)
+		}
+		return
+	}
 	c := of(ts).idle[args[0]]
 	if c == nil {
 		ts.Fatalf("there is no connection %s", args[0])
