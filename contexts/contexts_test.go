@@ -26,7 +26,7 @@ func TestFindContext(t *testing.T) {
 	})
 	f := func(path, want string, slash bool) {
 		t.Helper()
-		c, got := s.find(path)
+		c, got := s.find(path, "GET")
 		if c == nil || c.URI != want || got != slash {
 			t.Errorf("%s: %v %v", path, c, got)
 		}
@@ -41,6 +41,85 @@ func TestFindContext(t *testing.T) {
 	f("/static/a.css", "/static/", false)
 	f("/old/17", `exp:^/old/(\d+)$`, false)
 	f("/old/x", "/", false)
+}
+
+// R-CTX-3 to R-CTX-5: contexts about whole paths go first, in the order of the
+// file; one of another method is no candidate.
+func TestFindByMatchAndMethod(t *testing.T) {
+	pattern := func(uri string) *Context {
+		re, err := Pattern(uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Context{URI: uri, Regexp: re}
+	}
+	s := newSearch([]*Context{
+		{URI: "/"}, {URI: "/api/users/me/settings"}, pattern("/api/users/:id/*"), pattern("/api/users/:id"), {URI: "/api/users/me", Exact: true},
+		{URI: "/dir/", Exact: true}, {URI: "/w/", Methods: []string{"POST", "PUT"}}, {URI: "/w", Exact: true, Methods: []string{"GET"}},
+		{URI: "/w/x", Methods: []string{"GET"}},
+	})
+	f := func(request, want string, slash bool) {
+		t.Helper()
+		method, path, _ := strings.Cut(request, " ")
+		c, got := s.find(path, method)
+		if c == nil || c.URI != want || got != slash {
+			t.Errorf("%s: %v %v", request, c, got)
+		}
+	}
+	f("GET /api/users/me", "/api/users/:id", false) // it stands before the exact one
+	f("GET /api/users/", "/", false)                // :id is not empty
+	f("GET /api/users/5/", "/api/users/:id/*", false)
+	f("GET /api/users/me/settings", "/api/users/:id/*", false)
+	f("GET /api/users/5\n/x\ny", "/api/users/:id/*", false)
+	f("GET /dir/", "/dir/", false)
+	f("GET /dir", "/", false) // no redirect to what is exact
+	f("GET /dir/x", "/", false)
+	f("POST /w/x", "/w/", false)
+	f("GET /w/x", "/w/x", false)
+	f("GET /w/y", "/", false)
+	f("get /w/x", "/", false)
+	f("GET /w", "/w", false)
+	f("PUT /w", "/w/", true)
+	f("DELETE /w", "/", false)
+	for _, uri := range []string{"", "x", "/:", "/:a-b", "/:a/:a", "/*/x", "/a*", "/:rest/*", "/:1a"} {
+		if re, err := Pattern(uri); err == nil {
+			t.Errorf("%q: %v", uri, re)
+		}
+	}
+	if re, err := Pattern("/a.b/(x)/:y"); err != nil || re.MatchString("/axb/(x)/1") || !re.MatchString("/a.b/(x)/1") {
+		t.Error(re, err)
+	}
+}
+
+// R-SAFE-1: what a context restricts is restricted for every method, and for the
+// paths of every kind of match.
+func TestGuardsWhateverTheMethod(t *testing.T) {
+	s := newSite(t)
+	re, err := Pattern("/app/:id/secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.v.SetContexts([]*Context{
+		{URI: "/app/", Kind: Proxy, Handler: says("proxy")},
+		{URI: "/app/in/", Kind: Proxy, Handler: says("leak"), Methods: []string{"POST"}, NoBrowse: true},
+		{URI: "/app/one", Kind: Proxy, Handler: says("leak"), Exact: true, Closed: "realm"},
+		{URI: "/app/:id/secret", Kind: Proxy, Handler: says("leak"), Regexp: re, Closed: "realm"},
+	})
+	f := func(request string, want int) {
+		t.Helper()
+		if got, body, _ := s.ask(t, "192.0.2.1", request); got != want {
+			t.Errorf("%q: %d %q, want %d", request, got, body, want)
+		}
+	}
+	f("GET /app/in/x", 403)
+	f("POST /app/in/x", 403)
+	f("GET /app/in;v=1/x", 403)
+	f("GET /app/one", 503)
+	f("GET /app/one;v=1", 503)
+	f("GET /app/%6Fne", 503)
+	f("GET /app/one/more", 200)
+	f("GET /app/5/secret", 503)
+	f("GET /app/5/secrets", 200)
 }
 
 // wire is a front end that records the answer.

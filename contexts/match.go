@@ -25,7 +25,9 @@ const (
 // Context is one <context>, resolved.
 type Context struct {
 	URI     string         // as configured; the label of logs and metrics
-	Regexp  *regexp.Regexp // for exp: contexts; else URI is a prefix
+	Regexp  *regexp.Regexp // for patterns and regular expressions
+	Exact   bool           // URI is the whole path; else, without Regexp, a prefix
+	Methods []string       // that it serves: for others it is no candidate (R-CTX-4); nil: all
 	Kind    Kind
 	Handler exchange.Handler
 	Serves  exchange.Kind    // of Handler
@@ -42,14 +44,29 @@ type Context struct {
 	Scope, Group string // of the upstream, for logs
 }
 
-// covers reports whether path lies in c: by whole segments for a prefix, by
-// pattern for a regular expression. "/px" lies in "/px/": what guards the
-// directory guards its name.
+// covers reports whether path lies in c, whatever the method: who may not read
+// a path may not write it either (R-SAFE-1). "/px" lies in "/px/": what guards
+// the directory guards its name.
 func (c *Context) covers(path string) bool {
+	if c.whole() {
+		return c.matches(path)
+	}
+	return underPrefix(c.URI, path) || lacksSlash(c.URI, path)
+}
+
+// whole reports whether c is about whole paths: exact, pattern, regular expression.
+func (c *Context) whole() bool { return c.Exact || c.Regexp != nil }
+
+// matches is the match of a context that is about whole paths.
+func (c *Context) matches(path string) bool {
 	if c.Regexp != nil {
 		return c.Regexp.MatchString(path)
 	}
-	return underPrefix(c.URI, path) || lacksSlash(c.URI, path)
+	return path == c.URI
+}
+
+func (c *Context) serves(method string) bool {
+	return c.Methods == nil || slices.Contains(c.Methods, method)
 }
 
 // lacksSlash reports whether path is uri but for the slash at its end.
@@ -68,7 +85,7 @@ func underPrefix(uri, path string) bool {
 
 // search holds the contexts of a virtual host in the order of their search.
 type search struct {
-	patterns []*Context // exp: contexts in document order
+	whole    []*Context // exact, pattern and regular expression, in document order
 	prefixes []*Context // longest uri first, equal ones in document order
 	guards   []*Context // those that restrict, in any order
 }
@@ -76,8 +93,8 @@ type search struct {
 func newSearch(list []*Context) search {
 	var s search
 	for _, c := range list {
-		if c.Regexp != nil {
-			s.patterns = append(s.patterns, c)
+		if c.whole() {
+			s.whole = append(s.whole, c)
 		} else {
 			s.prefixes = append(s.prefixes, c)
 		}
@@ -89,15 +106,19 @@ func newSearch(list []*Context) search {
 	return s
 }
 
-// find returns the context that wins path, nil if none does. addSlash is true
-// if path plus a slash is the uri of a context that would win (R-CTX-2).
-func (s *search) find(path string) (c *Context, addSlash bool) {
-	for _, c := range s.patterns {
-		if c.Regexp.MatchString(path) {
+// find returns the context that wins path for a method, nil if none does (R-CTX-5).
+// addSlash is true if path plus a slash is the uri of a context that would win
+// (R-CTX-2).
+func (s *search) find(path, method string) (c *Context, addSlash bool) {
+	for _, c := range s.whole {
+		if c.matches(path) && c.serves(method) {
 			return c, false
 		}
 	}
 	for _, c := range s.prefixes {
+		if !c.serves(method) {
+			continue
+		}
 		if underPrefix(c.URI, path) {
 			return c, false
 		}

@@ -130,7 +130,7 @@ func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap) (route, error) {
 		x.Route.Scope, x.Route.Group = socket.Scope, "websocket:"+socket.URI
 		return route{kind: exchange.WebSocket, handler: socket.Handler, label: socket.URI}, nil
 	}
-	c, addSlash := v.contexts.find(x.Req.Path)
+	c, addSlash := v.contexts.find(x.Req.Path, x.Req.Method)
 	if addSlash {
 		return route{}, slashRedirect(x)
 	}

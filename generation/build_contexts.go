@@ -22,15 +22,17 @@ import (
 
 func (b *builder) buildContexts(h *host) {
 	var list []*contexts.Context
-	seen := map[string]bool{}
+	seen := map[[2]string][]*xmlconf.Context{} // by match and expression
 	for _, c := range h.Conf.Contexts {
 		if !c.Enabled {
 			continue
 		}
-		if seen[c.URI] {
+		match, expr := c.Match()
+		key := [2]string{match, expr}
+		if slices.ContainsFunc(seen[key], func(s *xmlconf.Context) bool { return shareMethod(s.Methods, c.Methods) }) {
 			b.fs.Error("E-CTX-DUP", c.At("uri"), "merge the two contexts", "context %q is declared twice; the first decides, restrictions of both hold", c.URI)
 		}
-		seen[c.URI] = true
+		seen[key] = append(seen[key], c)
 		if out := b.buildContext(h, c); out != nil {
 			list = append(list, out)
 		}
@@ -39,19 +41,15 @@ func (b *builder) buildContexts(h *host) {
 	b.reportSticky(h)
 }
 
+// shareMethod reports whether a method is in both lists; nil is all methods.
+func shareMethod(a, b []string) bool {
+	return a == nil || b == nil || slices.ContainsFunc(a, func(m string) bool { return slices.Contains(b, m) })
+}
+
 // buildContext resolves one context; nil if it takes no part.
 func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
-	out := &contexts.Context{URI: c.URI, NoBrowse: !c.AllowBrowse, NoScript: !c.EnableScript, MaxBody: c.MaxReqBodySize}
-	if expr, ok := strings.CutPrefix(c.URI, "exp:"); ok {
-		re, err := regexp.Compile(expr)
-		if err != nil {
-			b.fs.Error("E-CLOSED", c.At("uri"), "write the pattern in RE2 syntax", "context %q: %v; every path of the virtual host could be meant, so it answers 503", c.URI, err)
-			h.out.Closed = "the pattern of a context cannot be compiled"
-			return nil
-		}
-		out.Regexp = re
-	} else if !strings.HasPrefix(c.URI, "/") {
-		b.fs.Error("W-SKIPPED", c.At("uri"), "a uri starts with / or exp:", "context %q is left out", c.URI)
+	out := &contexts.Context{URI: c.URI, NoBrowse: !c.AllowBrowse, NoScript: !c.EnableScript, MaxBody: c.MaxReqBodySize, Methods: c.Methods}
+	if !b.buildMatch(h, c, out) {
 		return nil
 	}
 	out.Access = b.buildAccess(c.AccessControl)
@@ -64,6 +62,30 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 		return nil
 	}
 	return out
+}
+
+// buildMatch sets which paths the context is about; false drops it.
+func (b *builder) buildMatch(h *host, c *xmlconf.Context, out *contexts.Context) bool {
+	var err error
+	switch match, expr := c.Match(); {
+	case match == "regex":
+		if out.Regexp, err = regexp.Compile(expr); err != nil {
+			b.fs.Error("E-CLOSED", c.At("uri"), "write the pattern in RE2 syntax", "context %q: %v; every path of the virtual host could be meant, so it answers 503", c.URI, err)
+			h.out.Closed = "the pattern of a context cannot be compiled"
+			return false
+		}
+	case match == "pattern":
+		if out.Regexp, err = contexts.Pattern(expr); err != nil {
+			b.fs.Fatal("E-STRICT", c.At("uri"), "", "context %q: uri is no pattern: %v", c.URI, err)
+			return false
+		}
+	case !strings.HasPrefix(c.URI, "/"):
+		b.fs.Error("W-SKIPPED", c.At("uri"), "a uri starts with / or exp:", "context %q is left out", c.URI)
+		return false
+	default:
+		out.Exact = match == "exact"
+	}
+	return true
 }
 
 // closeContext closes a context for restrictions that nothing honours (R-SAFE-1).
@@ -131,7 +153,7 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 	}
 	if c.Location != "" {
 		if out.Regexp != nil {
-			b.shut(c, out, c.At("location"), "write a context for each directory", "a location in an exp: context is not honoured yet")
+			b.shut(c, out, c.At("location"), "write a context for each directory", "a location in a context with a regular expression or pattern is not honoured yet")
 			return true
 		}
 		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil {

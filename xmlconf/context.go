@@ -1,6 +1,9 @@
 package xmlconf
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Context is one part of a host's URI space.
 type Context struct {
@@ -39,8 +42,8 @@ type Context struct {
 	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
 	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later,minor" doc:"page cache"`
 
-	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"later,strict" doc:"how uri matches"`
-	Methods         []string         `conf:"methods" as:"later,strict" doc:"methods; absent: all"`
+	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"honoured,strict" doc:"how uri matches: prefix by whole segments; exact, the whole path; pattern, the whole path, where :name is one segment and * at the end the rest; regex, RE2, as after exp:. All but prefix go first, in the order of the file"`
+	Methods         []string         `conf:"methods" as:"honoured,strict" doc:"methods that it serves, absent: all; for others the search goes on, but its restrictions hold"`
 	StripPrefix     string           `conf:"stripPrefix" as:"later,strict" doc:"prefix taken off before the request goes upstream"`
 	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"later,strict" doc:"one substitution on the path"`
 	Retry           *Retry           `conf:"retry" as:"later,strict" doc:"further attempts"`
@@ -65,6 +68,15 @@ type Context struct {
 	_ struct{} `conf:"railsEnv" as:"noeffect,minor" doc:"appserver: environment"`
 	_ struct{} `conf:"maxConns" as:"noeffect,minor" doc:"appserver: connections"`
 	_ struct{} `conf:"env" unit:"block" as:"noeffect,minor" doc:"appserver: environment"`
+}
+
+// Match is how URI matches: prefix, exact, pattern or regex. Expression is what
+// is matched, without exp:.
+func (c *Context) Match() (match, expression string) {
+	if expr, ok := strings.CutPrefix(c.URI, "exp:"); ok {
+		return "regex", expr
+	}
+	return c.URIMatch, c.URI
 }
 
 // PathRewrite is one substitution on the path (R-CTX-7).

@@ -39,7 +39,9 @@ func (p *ExtProcessor) settle(fs *Findings) {
 				fs.Fatal("E-LB-NONPROXY", p.At(name), "remove it, or use type proxy", "%s%s needs type proxy, not %q", subject, name, cut(p.Type))
 			}
 		}
-		idle(&p.Block, fs, subject, hopOptions)
+		if p.Kind() != KindLoadBalancer { // its workers may be proxies
+			idle(&p.Block, fs, subject, hopOptions)
+		}
 	}
 	p.HealthCheck.settle(fs, subject)
 	p.CircuitBreaker.settle(fs, subject)
@@ -230,9 +232,7 @@ func (r *Retry) settle(fs *Findings, subject string) {
 func (c *Context) settle(fs *Findings) {
 	subject := fmt.Sprintf("context %q: ", cut(c.URI))
 	proxy := strings.EqualFold(c.Type, "proxy")
-	if proxy && strings.HasPrefix(c.URI, "/") && !plainPath(c.URI) {
-		fs.Fatal("E-STRICT", c.At("uri"), "write the decoded path", "%suri holds a query, fragment, escape, blank, backslash, // or dot segment", subject)
-	}
+	c.settleMatch(fs, subject, proxy)
 	if c.StripPrefix != "" && !plainPath(c.StripPrefix) {
 		fs.Fatal("E-STRICT", c.At("stripPrefix"), "write a path that starts with one /", "%sstripPrefix %q is no plain path", subject, cut(c.StripPrefix))
 	}
@@ -244,16 +244,37 @@ func (c *Context) settle(fs *Findings) {
 			fs.Fatal("E-STRICT", w.At("replacement"), "start it with /", "%spathRewrite: replacement cannot start with /", subject)
 		}
 	}
+	if c.Written("methods") && len(c.Methods) == 0 {
+		fs.Fatal("E-STRICT", c.At("methods"), "remove it for all methods", "%smethods names none", subject)
+	}
 	for i, m := range c.Methods {
 		if !isToken(m) {
 			fs.Fatal("E-STRICT", c.At("methods"), "", "%smethod %q is no token", subject, cut(m))
 		}
 		c.Methods[i] = strings.ToUpper(m)
 	}
-	if !proxy {
+	if !proxy && !strings.EqualFold(c.Type, "loadbalancer") {
 		idle(&c.Block, fs, subject, hopOptions)
 	}
 	c.Retry.settle(fs, subject)
+}
+
+// settleMatch tests how uri is to match. Prefixes of other types than proxy are
+// read as LiteSpeed does; uriMatch is httpjet's own and always strict.
+func (c *Context) settleMatch(fs *Findings, subject string, proxy bool) {
+	match, expr := c.Match()
+	switch {
+	case match != c.URIMatch && c.Written("uriMatch"):
+		fs.Fatal("E-STRICT", c.At("uriMatch"), "remove it, or exp:", "%suri starts with exp:, so that uriMatch %s cannot be meant", subject, c.URIMatch)
+	case match == "regex" && match == c.URIMatch:
+		if _, err := regexp.Compile(expr); err != nil {
+			fs.Fatal("E-STRICT", c.At("uri"), "write an expression of RE2", "%suri is no expression", subject)
+		}
+	case match == "exact" || match == "pattern" || match == "prefix" && proxy && strings.HasPrefix(c.URI, "/"):
+		if !plainPath(c.URI) {
+			fs.Fatal("E-STRICT", c.At("uri"), "write the decoded path", "%suri holds a query, fragment, escape, blank, backslash, // or dot segment, or starts without /", subject)
+		}
+	}
 }
 
 // hopOptions are the options of a request on its way to an HTTP upstream.

@@ -145,10 +145,10 @@ func lose(v *VHost, list []Restriction) {
 }
 
 // unmatchable says why no path can lie in the context; "" if one can. Proxy
-// contexts are judged by settle.
+// contexts and what is httpjet's own are judged by settle.
 func (c *Context) unmatchable() (why, hint string) {
-	switch {
-	case strings.HasPrefix(c.URI, "exp:"):
+	switch match, _ := c.Match(); {
+	case match != "prefix":
 	case !strings.HasPrefix(c.URI, "/"):
 		return "this is no uri", "start it with / or exp:"
 	case !strings.EqualFold(c.Type, "proxy") && !plainPath(strings.ReplaceAll(c.URI, " ", "_")):
@@ -172,7 +172,7 @@ func (l *loader) contexts(v *VHost, vars Expander) []*Context {
 			}
 			continue
 		}
-		if strings.HasPrefix(c.URI, "/") && strings.Contains(c.URI, "*") {
+		if match, _ := c.Match(); match == "prefix" && strings.Contains(c.URI, "*") {
 			l.fs.Warn("W-URI", c.At("uri"), "write the part before *, which covers all below it, or exp:", "context %q: * stands for itself", cut(c.URI))
 		}
 		c.settle(l.fs)
