@@ -30,15 +30,7 @@ var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 func dial(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
 	c, cancel := context.WithTimeout(ctx, t.InitTimeout)
 	defer cancel()
-	socket, err = dialer.DialContext(c, t.Network, t.Address)
-	conn = socket
-	if err == nil && cfg != nil {
-		tc := tls.Client(socket, cfg)
-		if err = tc.HandshakeContext(c); err != nil {
-			socket.Close()
-		}
-		conn = tc
-	}
+	conn, socket, err = connect(c, t, cfg)
 	switch {
 	case err == nil:
 		return conn, socket, nil
@@ -49,10 +41,28 @@ func dial(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Con
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 		late = true // the deadline may strike in the dialer before the context says so
 	}
-	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
-		err = oe.Err // DialError names the address already
-	}
 	return nil, nil, &DialError{Addr: t.Address, Timeout: late, Err: err}
+}
+
+// connect opens a connection to t and does the TLS handshake if cfg is not nil,
+// as long as ctx lasts. The error does not name the address.
+func connect(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
+	socket, err = dialer.DialContext(ctx, t.Network, t.Address)
+	if err != nil {
+		if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
+			err = oe.Err
+		}
+		return nil, nil, err
+	}
+	if cfg == nil {
+		return socket, socket, nil
+	}
+	tc := tls.Client(socket, cfg)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		socket.Close()
+		return nil, nil, err
+	}
+	return tc, socket, nil
 }
 
 // clientTLS returns the settings for t: the peer's chain and name are verified,

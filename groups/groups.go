@@ -258,8 +258,10 @@ func (r *Reservation) charge(ok bool) {
 	s.mu.Unlock()
 }
 
-// Report tells a peer's verdict the result of a probe.
-func (g *Group) Report(peer int, ok bool) { g.peers[peer].verdict.Report(ok) }
+// Report tells a peer's verdict the result of a probe; see Verdict.Report.
+func (g *Group) Report(peer int, ok bool) (from, to Standing) {
+	return g.peers[peer].verdict.Report(ok)
+}
 
 // Drain sets or clears the run-time drain of a peer, which survives reloads of an
 // unchanged group (R-DRAIN-2).

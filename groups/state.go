@@ -81,6 +81,7 @@ func (s *set) after(i int) int {
 type PeerState struct {
 	ID       string
 	Healthy  bool   // by its probes; true without a health check
+	Cold     bool   // not healthy because not known yet
 	Dial     string // closed, open or half_open (R-BRK-10)
 	Response string // the same of the response breaker
 	Draining bool
@@ -117,6 +118,7 @@ func (g *Group) Snapshot() []PeerState {
 	for i := range out {
 		v := g.peers[i].verdict
 		out[i].Healthy, out[i].Dial = v.look(now)
+		out[i].Cold = !out[i].Healthy && v.cold.Load()
 		out[i].DialTrips = v.trips.Load()
 	}
 	return out

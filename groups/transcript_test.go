@@ -94,7 +94,9 @@ func (s *session) run(w []string) string {
 		}
 		s.now = s.now.Add(d)
 	case "probe":
-		s.g.Report(s.number(w[1]), w[2] == "ok")
+		if from, to := s.g.Report(s.number(w[1]), w[2] == "ok"); from != to {
+			return fmt.Sprintf("peer %s: %v, was %v", w[1], to, from)
+		}
 	case "drain", "undrain":
 		s.g.Drain(s.number(w[1]), w[0] == "drain")
 	case "state":
@@ -140,7 +142,9 @@ func (s *session) state() string {
 		if s.g.state.breaker.Threshold > 0 {
 			line += ", response " + p.Response
 		}
-		if !p.Healthy {
+		if p.Cold {
+			line += ", cold"
+		} else if !p.Healthy {
 			line += ", down"
 		}
 		if p.Draining {

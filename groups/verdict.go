@@ -18,6 +18,17 @@ type Health struct {
 	Rise, Fall int // consecutive results of probes that change it, both >= 1
 }
 
+// Standing is what the probes of a peer say.
+type Standing uint8
+
+const (
+	Up   Standing = iota // eligible as far as probes go; always so without a health check
+	Cold                 // not yet known: neither Rise successes nor Fall failures in a row
+	Down                 // Fall failures in a row, and not Rise successes since
+)
+
+func (s Standing) String() string { return [...]string{"up", "cold", "down"}[s] }
+
 // Verdict says whether one peer can be reached: by its probes, and by the dials of
 // requests. It outlives generations and groups that leave the peer as it is.
 //
@@ -35,6 +46,8 @@ type Verdict struct {
 	fails atomic.Int32  // consecutive dials that failed
 	trips atomic.Uint64 // times the dial breaker opened
 
+	cold atomic.Bool // shut from the start
+
 	mu     sync.Mutex // serialises changes of gate, other than the start of a trial
 	streak int        // results of probes in a row: successes > 0, failures < 0
 }
@@ -45,6 +58,7 @@ func NewVerdict(h Health, now func() time.Time) *Verdict {
 	v := &Verdict{health: h, base: now()}
 	if h.Rise > 0 {
 		v.gate.Store(shut)
+		v.cold.Store(true)
 	}
 	return v
 }
@@ -138,15 +152,17 @@ func (v *Verdict) set(gate int64) {
 	v.epoch.Add(1)
 }
 
-// Report takes the result of a probe. Rise successes in a row make the peer
-// eligible and close its dial breaker too (R-BRK-3), Fall failures make it
-// ineligible. Without a health check it changes nothing.
-func (v *Verdict) Report(ok bool) {
+// Report takes the result of a probe and returns what the peer was and what it is
+// now. Rise successes in a row make it eligible and close its dial breaker too
+// (R-BRK-3), Fall failures make it ineligible (R-PROBE-2). Without a health check
+// it changes nothing.
+func (v *Verdict) Report(ok bool) (from, to Standing) {
 	if v.health.Rise < 1 || v.health.Fall < 1 {
-		return
+		return Up, Up
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	from = v.Standing()
 	if ok {
 		v.streak = max(v.streak, 0) + 1
 	} else {
@@ -159,6 +175,21 @@ func (v *Verdict) Report(ok bool) {
 	case v.streak <= -v.health.Fall && gate != shut:
 		v.set(shut)
 	}
+	if v.streak >= v.health.Rise || v.streak <= -v.health.Fall {
+		v.cold.Store(false)
+	}
+	return from, v.Standing()
+}
+
+// Standing is what the probes of the peer have said so far.
+func (v *Verdict) Standing() Standing {
+	switch {
+	case v.gate.Load() != shut:
+		return Up
+	case v.cold.Load():
+		return Cold
+	}
+	return Down
 }
 
 // look returns the verdict for people.

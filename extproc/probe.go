@@ -1,0 +1,105 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"httpjet/exchange"
+	"httpjet/h1"
+)
+
+// maxProbeHead bounds the reply heads of a probe together (R-PROBE-3).
+const maxProbeHead = 16 << 10
+
+// Probe is what one active health check asks of a peer.
+type Probe struct {
+	Method string // GET or HEAD; "": connect only, with TLS where the target has it
+	Path   string // origin form
+	Host   string // "": the peer's authority
+	Status int    // the only status that is a success; 0: any 2xx
+}
+
+// Probe checks the target over a connection of its own, which is not pooled and
+// counts as none of MaxConns. It reads no further than the head of the reply and
+// follows no redirect. ctx bounds all of it: its deadline is the time that the
+// probe has. The error says what failed; it is context.Canceled if ctx ended for
+// another reason than its deadline, and then says nothing about the target.
+func (p *H1Client) Probe(ctx context.Context, pr Probe) error {
+	status, step, err := p.probe(ctx, pr)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Canceled
+	case err != nil && (ctx.Err() != nil || isTimeout(err)):
+		return errors.New(step + ": not in time")
+	case err != nil:
+		return fmt.Errorf("%s: %w", step, err)
+	case pr.Method == "", status == pr.Status, pr.Status == 0 && status/100 == 2:
+		return nil
+	}
+	return fmt.Errorf("status %d", status)
+}
+
+// probe returns the status of the reply, or the step that failed.
+func (p *H1Client) probe(ctx context.Context, pr Probe) (status int, step string, err error) {
+	conn, socket, err := connect(ctx, &p.target, p.tls)
+	if err != nil {
+		return 0, "connect", err
+	}
+	defer socket.Close()
+	if pr.Method == "" {
+		return 0, "", nil
+	}
+	if by, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(by)
+	}
+	defer context.AfterFunc(ctx, func() { socket.SetDeadline(longAgo) })()
+	var f exchange.Fields // no cookie, no credentials
+	f.Add("User-Agent", "httpjet-health")
+	f.Add("Accept", "*/*")
+	f.Add("Connection", "close")
+	if _, err = conn.Write(h1.AppendRequest(nil, pr.Method, pr.Path, p.probeHost(pr.Host), &f, 0)); err == nil {
+		status, err = readStatus(conn, pr.Method)
+	}
+	return status, "reply", err
+}
+
+// readStatus reads past interim heads to the final one.
+func readStatus(conn net.Conn, method string) (int, error) {
+	br := h1.NewReader(conn)
+	defer func() {
+		br.Take()
+		br.Release()
+	}()
+	var r h1.Response
+	for room := maxProbeHead; room > 0; {
+		head, err := br.ReadHead(room)
+		if err != nil {
+			return 0, err
+		}
+		room -= len(head)
+		if err := parseHead(&r, head, method); err != nil {
+			return 0, err
+		}
+		if r.Status >= 200 {
+			return r.Status, nil
+		}
+		if r.Status == 101 {
+			return 0, errors.New("101 that was not asked for")
+		}
+	}
+	return 0, errors.New("head too large")
+}
+
+// probeHost is the value of Host: what is configured, else the peer's authority.
+// A Unix socket has none; applications expect a name there.
+func (p *H1Client) probeHost(host string) string {
+	switch {
+	case host != "":
+		return host
+	case p.target.Network == "unix":
+		return "localhost"
+	}
+	return p.target.Address
+}

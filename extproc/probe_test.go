@@ -1,0 +1,166 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// probeOf probes with all the time there is and returns the error as text.
+func probeOf(p *H1Client, pr Probe) string {
+	c, cancel := context.WithTimeout(bg, patience)
+	defer cancel()
+	if err := p.Probe(c, pr); err != nil {
+		return err.Error()
+	}
+	return "ok"
+}
+
+// R-PROBE-3: statuses are compared exactly, redirects are not followed, bodies
+// not read, heads bounded.
+func TestProbeStatus(t *testing.T) {
+	f := func(reply string, pr Probe, want string) {
+		t.Helper()
+		u := newUpstream(t, answer(reply))
+		p := client(t, target(u.addr))
+		if got := probeOf(p, pr); !strings.HasPrefix(got, want) {
+			t.Errorf("%.40q: %q, want %q", reply, got, want)
+		}
+		if s := p.Stats(); s.Idle != 0 || s.Busy != 0 {
+			t.Errorf("probe left %+v", s)
+		}
+	}
+	get, head, any := Probe{Method: "GET", Path: "/", Status: 200}, Probe{Method: "HEAD", Path: "/", Status: 204}, Probe{Method: "GET", Path: "/"}
+	f(ok, get, "ok")
+	f("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nbegin", get, "ok")
+	f("HTTP/1.1 204 No Content\r\n\r\n", head, "ok")
+	f(ok, head, "status 200")
+	f("HTTP/1.1 299 x\r\n\r\n", any, "ok")
+	f("HTTP/1.1 302 Found\r\nLocation: /ok\r\n\r\n", any, "status 302")
+	f("HTTP/1.1 302 Found\r\nLocation: /ok\r\n\r\n", get, "status 302")
+	f("HTTP/1.1 100 Continue\r\n\r\n"+ok, get, "ok")
+	f(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1000)+ok, get, "reply: head too large")
+	f("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 16<<10)+"\r\n\r\n", get, "reply: head too large")
+	f("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 12<<10)+"\r\n\r\n", get, "ok")
+	f("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", get, "reply: ")
+	f("SSH-2.0-x\r\n\r\n", get, "reply: ")
+	f("SSH-2.0-x\r\n\r\n", Probe{}, "ok") // connect asks for a connection only
+}
+
+// R-PROBE-3: what goes out.
+func TestProbeRequest(t *testing.T) {
+	u := newUpstream(t, answer(ok))
+	p := client(t, target(u.addr))
+	probeOf(p, Probe{Method: "GET", Path: "/up?x=1", Status: 200})
+	probeOf(p, Probe{Method: "HEAD", Path: "/", Host: "app.test", Status: 200})
+	eventually(t, "two requests", func() bool { return len(u.heads()) == 2 })
+	const rest = "\r\nUser-Agent: httpjet-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+	h := u.heads()
+	if want := "GET /up?x=1 HTTP/1.1\r\nHost: " + u.addr + rest; h[0] != want {
+		t.Errorf("sent %q", h[0])
+	}
+	if want := "HEAD / HTTP/1.1\r\nHost: app.test" + rest; h[1] != want {
+		t.Errorf("sent %q", h[1])
+	}
+	if n := u.conns.Load(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+}
+
+// R-PROBE-4: a probe needs no permit of the pool.
+func TestProbeIsOutsideMaxConns(t *testing.T) {
+	u := newUpstream(t, answer(ok))
+	tg := target(u.addr)
+	tg.MaxConns = 1
+	p := client(t, tg)
+	r, err := p.Do(bg, get("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := probeOf(p, Probe{Method: "GET", Path: "/", Status: 200}); got != "ok" {
+		t.Error(got)
+	}
+	body(t, r, nil)
+}
+
+func TestProbeFailures(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	for _, pr := range []Probe{{}, {Method: "GET", Path: "/"}} {
+		if got := probeOf(client(t, target(l.Addr().String())), pr); !strings.HasPrefix(got, "connect: ") || !strings.Contains(got, "refused") {
+			t.Error(got)
+		}
+	}
+	u := newUpstream(t, func(u *upstream, c *upConn) { u.head(c) })
+	if got := probeOf(client(t, target(u.addr)), Probe{Method: "GET", Path: "/"}); !strings.HasPrefix(got, "reply: ") {
+		t.Error(got)
+	}
+	// Its deadline is the probe's time; the end of the probes is no result.
+	mute := newUpstream(t, func(u *upstream, c *upConn) { u.head(c); io.Copy(io.Discard, c) })
+	p := client(t, target(mute.addr))
+	c, cancel := context.WithTimeout(bg, 20*time.Millisecond)
+	defer cancel()
+	if err := p.Probe(c, Probe{Method: "GET", Path: "/"}); err == nil || !strings.Contains(err.Error(), "not in time") {
+		t.Error(err)
+	}
+	stopping, stop := context.WithCancel(bg)
+	result := make(chan error)
+	go func() { result <- p.Probe(stopping, Probe{Method: "GET", Path: "/"}) }()
+	eventually(t, "the probe waits", func() bool { return mute.conns.Load() == 2 })
+	stop()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// R-PROBE-3: connect does the handshake of a TLS target, and verifies.
+func TestProbeTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	base := s.Client().Transport.(*http.Transport).TLSClientConfig
+	tg := target(s.Listener.Addr().String())
+	tg.Scheme, tg.TLSName = H1S, "example.com"
+	for _, pr := range []Probe{{}, {Method: "GET", Path: "/", Host: "other.test", Status: 404}} {
+		if got := probeOf(NewH1(tg, base), pr); got != "ok" {
+			t.Error(got)
+		}
+		if got := probeOf(NewH1(tg, nil), pr); !strings.HasPrefix(got, "connect: ") || !strings.Contains(got, "certificate") {
+			t.Errorf("unknown authority: %s", got)
+		}
+	}
+	plain := newUpstream(t, func(u *upstream, c *upConn) { io.WriteString(c, ok) })
+	tg.Address = plain.addr
+	if got := probeOf(NewH1(tg, base), Probe{}); !strings.HasPrefix(got, "connect: ") {
+		t.Errorf("no TLS there: %s", got)
+	}
+}
+
+func TestProbeUnix(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := serveOn(t, l, answer(ok))
+	tg := target(path)
+	tg.Network = "unix"
+	p := client(t, tg)
+	for _, pr := range []Probe{{}, {Method: "GET", Path: "/"}} {
+		if got := probeOf(p, pr); got != "ok" {
+			t.Error(got)
+		}
+	}
+	if h := u.heads(); len(h) != 1 || !strings.Contains(h[0], "\r\nHost: localhost\r\n") {
+		t.Errorf("%q", h)
+	}
+}
