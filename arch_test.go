@@ -25,7 +25,7 @@ var levels = []string{
 	/* 1 wires    */ "rawio h1 tlsconf rewrite access docroot accesslog metrics",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward fastcgi streaming groups",
-	/* 4 handlers */ "proxy script static wsrelay",
+	/* 4 handlers */ "proxy script static wsrelay probes",
 	/* 5          */ "contexts",
 	/* 6          */ "generation",
 	/* 7          */ "check status front",
@@ -42,6 +42,7 @@ var census = []string{
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody",
 	"fastcgi.pumpStdin",
+	"probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchClient",
 	"server.watchSignals", "server.expireIdle",
 	"status.serve",

@@ -11,6 +11,7 @@ import (
 	"httpjet/contexts"
 	"httpjet/docroot"
 	"httpjet/domains"
+	"httpjet/probes"
 	"httpjet/static"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
@@ -26,6 +27,8 @@ type builder struct {
 	hosts  map[string]*contexts.VHost
 	server *processors
 	static map[string]*static.Handler // by charset
+	peers  []probes.Peer              // that have a health check
+	probed map[peerKey]bool
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller
@@ -35,7 +38,8 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{}}
+	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{},
+		probed: map[peerKey]bool{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
 		tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{
@@ -49,6 +53,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		b.buildVHost(h)
 	}
 	b.buildListeners()
+	b.buildProbes()
 	return b.g
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"httpjet/extproc"
 	"httpjet/fastcgi"
@@ -14,22 +13,14 @@ import (
 	"httpjet/xmlconf"
 )
 
-// groupKey is the identity of a group's state, peerKey that of a peer's verdict
-// (R-GRP-9): a group whose key changed starts fresh, but with the verdicts of the
-// peers that stayed.
+// groupKey is the identity of a group's state (R-GRP-9): a group whose key changed
+// starts fresh, but with the verdicts of the peers that stayed.
 type groupKey struct {
 	scope, name    string
 	kind           xmlconf.ProcessorKind
 	peers, weights string
 	policy         groups.Policy
 	breaker        groups.Breaker
-}
-
-type peerKey struct {
-	scope, name               string
-	kind                      extproc.Kind
-	scheme                    extproc.Scheme
-	network, address, tlsName string
 }
 
 var policies = map[string]groups.Policy{
@@ -61,12 +52,10 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	}
 	for i, pe := range p.peers {
 		t, a := pe.target(), pe.owner.decl.Targets[pe.i]
-		v, release := b.kept.Verdicts.Acquire(peerKey{t.Scope, t.Name, t.Kind, t.Scheme, t.Network, t.Address, t.TLSName},
-			func() *groups.Verdict { return groups.NewVerdict(groups.Health{}, time.Now) })
-		b.g.leases = append(b.g.leases, release)
-		o.Peers = append(o.Peers, groups.Peer{ID: a.Scheme + "://" + a.Address, Verdict: v, Client: b.client(t),
-			Drained: slices.Contains(d.Drained, i)})
-		key.peers += strconv.Quote(t.Name) + strconv.Quote(o.Peers[i].ID)
+		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.client(t), Drained: slices.Contains(d.Drained, i)}
+		peer.Verdict = b.verdict(pe, t, peer.Client)
+		o.Peers = append(o.Peers, peer)
+		key.peers += strconv.Quote(t.Name) + strconv.Quote(peer.ID)
 	}
 	for _, w := range d.AddressWeights {
 		key.weights += strconv.Itoa(w) + ","

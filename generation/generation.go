@@ -24,6 +24,7 @@ import (
 	"httpjet/groups"
 	"httpjet/keep"
 	"httpjet/metrics"
+	"httpjet/probes"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
 )
@@ -45,8 +46,11 @@ type Kept struct {
 	Apps     keep.Map[extproc.Target, *fastcgi.Client]
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]
+	Clocks   keep.Map[peerKey, *probes.Clock]
+	Counts   keep.Map[countKey, *probes.Counts]
 	Sinks    keep.Map[accesslog.Options, *accesslog.Sink]
 	Bodies   *budget.Bodies
+	Probes   *budget.Permits // of probes in flight; nil: each generation has its own
 	Metrics  *metrics.Metrics
 
 	secretOnce sync.Once
@@ -108,6 +112,8 @@ type Generation struct {
 	log       *slog.Logger
 	upstreams []upstream
 	leases    []func()
+	probes    *probes.Scheduler
+	peers     []probes.Peer // that it probes
 }
 
 type hostLog struct {
@@ -175,13 +181,14 @@ func (g *Generation) Sinks() []*accesslog.Sink { return g.sinks }
 // ErrorLog is where the error log goes and its least level.
 func (g *Generation) ErrorLog() (io.Writer, slog.Level) { return g.errorLog, g.level }
 
-// Retire gives the leases up. The generation serves no new exchange; those that
-// began with it finish on it, and what owns sockets drains itself. A nil
-// generation has nothing to give up.
+// Retire ends the probes and gives the leases up. The generation serves no new
+// exchange; those that began with it finish on it, and what owns sockets drains
+// itself. A nil generation has nothing to give up.
 func (g *Generation) Retire() {
 	if g == nil {
 		return
 	}
+	g.StopProbes()
 	for _, release := range g.leases {
 		release()
 	}

@@ -32,7 +32,7 @@ func newGroupTree(t *testing.T) *leaseTree {
 // group returns the group behind a context of host one.
 func (r *leaseTree) group(g *Generation, uri string) *groups.Group {
 	r.t.Helper()
-	b := &builder{cfg: g.Config, kept: &r.kept, fs: &xmlconf.Findings{}, g: g}
+	b := &builder{cfg: g.Config, kept: &r.kept, fs: &xmlconf.Findings{}, g: g, probed: map[peerKey]bool{}}
 	for _, h := range g.Config.VHosts {
 		procs := b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, nil)
 		for _, c := range h.Conf.Contexts {
@@ -113,7 +113,7 @@ func TestContextsShareAGroup(t *testing.T) {
 	if n, m := r.kept.Groups.Len(), r.kept.Verdicts.Len(); n != 2 || m != 3 {
 		t.Errorf("%d states and %d verdicts, want 2 and 3", n, m)
 	}
-	b := &builder{cfg: g.Config, kept: &r.kept, fs: &xmlconf.Findings{}, g: g}
+	b := &builder{cfg: g.Config, kept: &r.kept, fs: &xmlconf.Findings{}, g: g, probed: map[peerKey]bool{}}
 	p := b.buildProcessors("vhost:one", g.Config.VHosts[0].Conf.ExtProcessors, nil).find(xmlconf.KindProxy, "app")
 	first := b.group(p)
 	if again := b.group(p); first != again {

@@ -26,6 +26,8 @@ type Gauges struct {
 	ActiveRequests    func() int // exchanges being served
 	WebSocketRelays   func() int // upgraded connections relayed
 	Bugs              func() int // panics caught; only grows
+
+	Probed func() []Probed // peers with a health check
 }
 
 // Metrics are the counters of one process. They outlive every configuration and
@@ -76,6 +78,7 @@ func New() *Metrics {
 	m.gauge("active_connections", "Client connections open.", func(g *Gauges) func() int { return g.ActiveConnections })
 	m.gauge("active_requests", "Requests being served.", func(g *Gauges) func() int { return g.ActiveRequests })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
+	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},
 		func() float64 { return float64(m.DroppedLines.Load()) }))

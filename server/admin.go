@@ -16,6 +16,12 @@ func (s *Server) startAdmin() error {
 		ActiveRequests:    func() int { return s.front.Snapshot().InFlight },
 		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
 		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
+		Probed: func() []metrics.Probed {
+			if site := s.current.Load(); site != nil { // none before the first is published
+				return site.Probed()
+			}
+			return nil
+		},
 	})
 	s.kept.Metrics.WatchGroups(func() []metrics.Group {
 		if current := s.current.Load(); current != nil {

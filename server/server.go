@@ -22,6 +22,7 @@ import (
 	"httpjet/front"
 	"httpjet/generation"
 	"httpjet/metrics"
+	"httpjet/probes"
 	"httpjet/status"
 	"httpjet/xmlconf"
 )
@@ -171,6 +172,7 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 	if s.kept.Metrics == nil {
 		t := &cfg.Server.Tuning
 		s.kept.Metrics = metrics.New()
+		s.kept.Probes = budget.NewPermits(probes.MaxInFlight)
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
 	}
 	return generation.Build(cfg, &s.kept, s.generationOptions(), fs), fs
@@ -220,8 +222,9 @@ func (s *Server) reportFindings(fs *xmlconf.Findings) {
 }
 
 // publish makes g the generation in force, in this order: bind new listeners
-// (the last step that may fail), start logs, store the pointer, stop removed
-// listeners, accept on new ones, retire the generation before. The findings go to
+// (the last step that may fail), start logs, store the pointer, stop the probes of
+// the generation before and start those of g, stop removed listeners, accept on new
+// ones, retire the generation before. The findings go to
 // the log of g.
 func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	bound, err := s.bind(g)
@@ -236,6 +239,10 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	next := newSite(g)
 	s.front.SetLimits(&next.limits)
 	old := s.current.Swap(next)
+	if old != nil {
+		old.StopProbes()
+	}
+	g.StartProbes()
 	for key, l := range s.listeners {
 		if !wants(g, key) {
 			delete(s.listeners, key)

@@ -37,7 +37,7 @@ type ExtProcessor struct {
 
 	AddressDrain   []string        `conf:"addressDrain" as:"honoured,strict" doc:"ordinals or authorities drained from the start"`
 	StickyCookie   *StickyCookie   `conf:"stickyCookie" as:"honoured,strict" doc:"attributes of the sticky cookie"`
-	HealthCheck    *HealthCheck    `conf:"healthCheck" as:"later,strict" doc:"active probes"`
+	HealthCheck    *HealthCheck    `conf:"healthCheck" as:"honoured,strict" doc:"active probes"`
 	CircuitBreaker *CircuitBreaker `conf:"circuitBreaker" as:"honoured,strict" doc:"response breaker"`
 	Retry          *Retry          `conf:"retry" as:"later,strict" doc:"further attempts"`
 	PeerRateLimit  *PeerRateLimit  `conf:"peerRateLimit" as:"later,strict" doc:"token bucket of each peer"`
