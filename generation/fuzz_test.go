@@ -21,6 +21,8 @@ func FuzzBuild(f *testing.F) {
 	f.Add(`<security><accessControl><allow>ALL</allow><deny>192.0.2.1</deny></accessControl></security>`,
 		`<context><uri>/r/</uri><type>redirect</type><location>/</location></context><websocket><uri>/w</uri><address>h2://x:1</address></websocket>`, "/r//x")
 	f.Add(`<htAccess><allowOverride>31</allowOverride></htAccess>`, `<context><uri>/</uri><indexFiles>x.txt</indexFiles><enableScript>0</enableScript></context>`, "/%2e/;a/")
+	f.Add(`<extProcessor><type>proxy</type><name>p</name><address>127.0.0.1:9</address><healthCheck><interval>0</interval><rise>0</rise></healthCheck></extProcessor>`,
+		`<context><uri>/a/</uri><type>proxy</type><handler>p</handler></context>`, "/a/")
 	kept := &Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}
 	f.Fuzz(func(t *testing.T, server, vhost, target string) {
 		root := t.TempDir()
@@ -48,7 +50,7 @@ func FuzzBuild(f *testing.F) {
 			}
 		}
 		g.Retire()
-		if n := len(kept.Proxies.Values()) + len(kept.Apps.Values()) + len(kept.Sinks.Values()); n != 0 {
+		if n := kept.Proxies.Len() + kept.Apps.Len() + kept.Sinks.Len() + kept.Verdicts.Len() + kept.Clocks.Len() + kept.Counts.Len(); n != 0 {
 			t.Errorf("%d leases are left", n)
 		}
 	})

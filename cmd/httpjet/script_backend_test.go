@@ -20,18 +20,18 @@ import (
 
 // backend is a server behind httpjet, in the test's process.
 type backend struct {
-	name      string
-	behaviour string
-	ln        net.Listener
-	running   sync.WaitGroup
+	name    string
+	ln      net.Listener
+	running sync.WaitGroup
 
 	released chan struct{} // closed by release
 	quit     chan struct{} // closed by stop
 	once     sync.Once
 
-	mu       sync.Mutex
-	requests []string
-	open     map[net.Conn]bool
+	mu        sync.Mutex
+	behaviour string
+	requests  []string
+	open      map[net.Conn]bool
 }
 
 // backend http|ws|fcgi|raw NAME [behaviour]: starts a server and sets NAME to its
@@ -146,7 +146,10 @@ func (b *backend) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	b.record(text)
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/plain")
-	switch what, arg, _ := strings.Cut(b.behaviour, " "); what {
+	b.mu.Lock()
+	behaviour := b.behaviour
+	b.mu.Unlock()
+	switch what, arg, _ := strings.Cut(behaviour, " "); what {
 	case "hold":
 		b.wait()
 	case "stream":
@@ -235,6 +238,15 @@ func cmdKill(ts *testscript.TestScript, neg bool, args []string) {
 func cmdRelease(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 1, 1, "release NAME")
 	close(of(ts).backend(ts, args[0]).released)
+}
+
+// behave NAME [behaviour]: a backend http answers in another way from now on.
+func cmdBehave(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 1, 3, "behave NAME [behaviour]")
+	b := of(ts).backend(ts, args[0])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.behaviour = strings.Join(args[1:], " ")
 }
 
 // await NAME [N]: waits until the backend has had N requests, 1 if not given.

@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 			"serve": cmdServe, "reload": cmdReload, "signal": cmdSignal, "wait-exit": cmdWaitExit,
 			"log": cmdLog, "metric": cmdMetric,
 			// script_backend_test.go
-			"backend": cmdBackend, "kill-backend": cmdKill, "await": cmdAwait, "release": cmdRelease, "requests": cmdRequests,
+			"backend": cmdBackend, "kill-backend": cmdKill, "behave": cmdBehave, "await": cmdAwait, "release": cmdRelease, "requests": cmdRequests,
 			// script_client_test.go
 			"get": cmdGet, "start": cmdStart, "finish": cmdFinish, "leave": cmdLeave, "cookie": cmdCookie, "raw": cmdRaw, "idle": cmdIdle, "gone": cmdGone, "ws": cmdWS, "open": cmdOpen, "say": cmdSay,
 			// script_files_test.go
