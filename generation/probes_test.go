@@ -134,3 +134,27 @@ func TestChecksOfARefusedTree(t *testing.T) {
 		t.Errorf("%d leases are left", n)
 	}
 }
+
+// A load balancer and its worker share what is known of a peer, and one probe.
+func TestBalancersShareProbes(t *testing.T) {
+	r := newGroupTree(t)
+	text := strings.Replace(withCheck(checked), "<context>", `<extProcessor><type>loadbalancer</type><name>lb</name><workers>proxy::app</workers></extProcessor>
+  <context><type>loadbalancer</type><uri>/lb/</uri><handler>lb</handler></context><context>`, 1)
+	r.write("conf/one.xml", text)
+	g, fs := r.build()
+	defer g.Retire()
+	if fs.Failed() || len(g.upstreams) != 3 || len(g.peers) != 2 {
+		t.Fatal(len(g.upstreams), g.peers, fs.All())
+	}
+	g.peers[1].Verdict.Report(true)
+	for _, u := range g.upstreams {
+		if s := standings(u.group); u.name != "sibling" && s != "cold up" {
+			t.Errorf("%s: %s", u.name, s)
+		}
+	}
+	for _, p := range g.Probed() {
+		if p.Group != "app" {
+			t.Errorf("%+v", p)
+		}
+	}
+}
