@@ -223,18 +223,18 @@ func TestCap(t *testing.T) {
 		var most peak
 		mute, good := &fake{takes: -1, most: &most}, &fake{takes: time.Millisecond, most: &most}
 		var ps []Peer
-		for range 20 {
-			ps = append(ps, peerOf(mute, 5*time.Second, 5*time.Second))
+		for range 100 {
+			ps = append(ps, peerOf(mute, 5*time.Second, 4*time.Second))
 		}
 		for range 20 {
-			ps = append(ps, peerOf(good, 5*time.Second, 5*time.Second))
+			ps = append(ps, peerOf(good, 5*time.Second, 4*time.Second))
 		}
 		permits := budget.NewPermits(MaxInFlight)
-		one, other := New(Options{Peers: ps[:10], Permits: permits}), New(Options{Peers: ps[10:], Permits: permits})
+		one, other := New(Options{Peers: ps[:50], Permits: permits}), New(Options{Peers: ps[50:], Permits: permits})
 		began := time.Now()
 		one.Start()
 		other.Start()
-		time.Sleep(10 * time.Minute)
+		time.Sleep(40 * time.Minute)
 		one.Stop()
 		other.Stop()
 		if most.top != MaxInFlight {
@@ -243,7 +243,7 @@ func TestCap(t *testing.T) {
 		var skipped uint64
 		for i, p := range ps {
 			skipped += p.Counts.Skipped.Load()
-			if i >= 20 && p.Verdict.Standing() != groups.Up {
+			if i >= 100 && p.Verdict.Standing() != groups.Up {
 				t.Errorf("peer %d is %v: %v", i, p.Verdict.Standing(), p.Counts)
 			}
 			if made := p.Counts.Succeeded.Load() + p.Counts.Failed.Load(); float64(made) > time.Since(began).Seconds()/5+1 {
