@@ -211,9 +211,6 @@ func (s *Server) run(x *exchange.Exchange, h exchange.Handler, w exchange.Wire) 
 			"stack", string(debug.Stack()))
 		err = exchange.Fail(500, "internal", "panic: %v", p)
 		if x.Started() {
-			if x.Resource.File != nil {
-				x.Resource.File.Close()
-			}
 			w.Abort(err)
 			return
 		}

@@ -198,7 +198,6 @@ func TestMessagesBetweenRealPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(patience))
 	pongs := 0
 	c.SetPongHandler(func(data string) error {
 		if pongs++; data != "are you there" {
@@ -226,6 +225,7 @@ func TestMessagesBetweenRealPeers(t *testing.T) {
 		if err := c.WriteMessage(kind, data); err != nil {
 			t.Fatal(err)
 		}
+		c.SetReadDeadline(time.Now().Add(patience))
 		gotKind, got, err := c.ReadMessage()
 		if err != nil || gotKind != kind || !bytes.Equal(got, data) {
 			t.Fatalf("message %d of %d bytes: kind %d, %d bytes, %v", i, size, gotKind, len(got), err)
