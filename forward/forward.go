@@ -33,7 +33,8 @@ type Options struct {
 	NoHost   bool // no X-Forwarded-Host
 	NoVia    bool // no Via of ours; others' stay
 
-	PeerHost bool // Host is the peer's, not the client's (R-CTX-8)
+	PeerHost bool  // Host is the peer's, not the client's (R-CTX-8)
+	Path     *Path // nil: the path goes on as it is (R-CTX-7)
 }
 
 // Host returns the Host of the request to the upstream; "" means the authority of

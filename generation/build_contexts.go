@@ -196,19 +196,20 @@ func (b *builder) buildProxyContext(h *host, c *xmlconf.Context, out *contexts.C
 		return
 	}
 	out.Serves, out.Scope, out.Group = exchange.Proxy, p.scope, p.decl.Name
-	out.Handler = b.buildProxy(h, p, c)
+	out.Handler = b.buildProxy(h, p, c, out.Regexp)
 }
 
-// buildProxy returns the handler of a proxy processor, for a context (or nil).
-func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context) exchange.Handler {
+// buildProxy returns the handler of a proxy processor, for a context (or nil) with
+// the expression of its uri (or nil).
+func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *regexp.Regexp) exchange.Handler {
 	if p.fault != "" {
 		return answer(503, "handler_unresolved", "extProcessor %q: %s", p.decl.Name, p.fault)
 	}
 	out := &proxy.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c)}
 	if c != nil {
-		out.HeadTimeout = c.ResponseTimeout
+		out.HeadTimeout, out.Forward.Path = c.ResponseTimeout, b.buildPath(c, uri)
 	}
-	out.Upgrade = b.buildRelay(h, p, c)
+	out.Upgrade = b.buildRelay(p, out.Forward, c)
 	return out
 }
 
@@ -227,6 +228,27 @@ func (b *builder) buildHop(h *host, p *processor, c *xmlconf.Context) forward.Op
 	return forward.Options{Trusted: b.trusts(h.out), PeerHost: !from("preserveHost").PreserveHost,
 		For: forModes[from("forwardedFor").ForwardedFor], NoProto: !from("forwardedProto").ForwardedProto,
 		NoHost: !from("forwardedHost").ForwardedHost, NoVia: !from("addVia").AddVia}
+}
+
+// buildPath is the change of paths of a proxy context, nil for none (R-CTX-7).
+func (b *builder) buildPath(c *xmlconf.Context, uri *regexp.Regexp) *forward.Path {
+	o := forward.PathOptions{Strip: c.StripPrefix, URI: uri}
+	if c.StripPrefix == "" && c.PathRewrite == nil {
+		return nil
+	}
+	at := c.At("stripPrefix")
+	if w := c.PathRewrite; w != nil {
+		o.Replacement, at = w.Replacement, w.At("replacement")
+		var err error
+		if o.Pattern, err = regexp.Compile(w.Pattern); err != nil {
+			return nil // xmlconf refuses the tree
+		}
+	}
+	p, err := forward.NewPath(o)
+	if err != nil {
+		b.fs.Fatal("E-STRICT", at, "", "context %q: pathRewrite: %v", c.URI, err)
+	}
+	return p
 }
 
 func (b *builder) otherKind(h *host, name string) string {
@@ -264,7 +286,7 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 		out.Handler = answer(503, "handler_unresolved", "context %q: processor %q", c.URI, c.Handler)
 	case p.runs == xmlconf.KindProxy:
 		out.Kind, out.Serves, out.Scope, out.Group = contexts.Proxy, exchange.Proxy, p.scope, p.decl.Name
-		out.Handler = b.buildProxy(h, p, c)
+		out.Handler = b.buildProxy(h, p, c, out.Regexp)
 	case !h.Decl.EnableScript || !c.EnableScript:
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
 	default:
@@ -372,7 +394,7 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 	d.Targets = []xmlconf.Address{*ws.Target}
 	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
 	p.peers = []peer{{p, 0}}
-	return b.buildRelay(h, p, nil)
+	return b.buildRelay(p, b.buildHop(h, p, nil), nil)
 }
 
 // buildScripts gives suffixes to applications: the server's list, then the
@@ -434,7 +456,7 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 			"scriptHandler %s: processor %q: %s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Handler, p.fault)
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
 	case p.runs == xmlconf.KindProxy:
-		return &contexts.Script{Handler: b.buildProxy(h, p, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
+		return &contexts.Script{Handler: b.buildProxy(h, p, nil, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
 	}
 	return &contexts.Script{Handler: b.buildApp(h, p, "", 0), Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
 }
@@ -462,8 +484,8 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 
 // buildRelay returns the handler of WebSocket upgrades to a processor, for a
 // context (or nil), or to a map.
-func (b *builder) buildRelay(h *host, p *processor, c *xmlconf.Context) exchange.Handler {
-	out := &wsrelay.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c), InitTimeout: p.decl.InitTimeout, IdleTimeout: p.decl.WSIdleTimeout}
+func (b *builder) buildRelay(p *processor, hop forward.Options, c *xmlconf.Context) exchange.Handler {
+	out := &wsrelay.Handler{Group: b.group(p), Forward: hop, InitTimeout: p.decl.InitTimeout, IdleTimeout: p.decl.WSIdleTimeout}
 	if c != nil && c.Written("wsIdleTimeout") {
 		out.IdleTimeout = c.WSIdleTimeout
 	}

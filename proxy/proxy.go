@@ -100,7 +100,7 @@ var hops = sync.Pool{New: func() any {
 }}
 
 func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
-	target, err := forward.Target(x)
+	target, err := h.Forward.Target(x)
 	if err != nil {
 		return err
 	}

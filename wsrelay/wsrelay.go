@@ -54,7 +54,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err := checkRequest(x, &f); err != nil {
 		return err
 	}
-	target, err := forward.Target(x)
+	target, err := h.Forward.Target(x)
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,8 @@ type Context struct {
 
 	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"honoured,strict" doc:"how uri matches: prefix by whole segments; exact, the whole path; pattern, the whole path, where :name is one segment and * at the end the rest; regex, RE2, as after exp:. All but prefix go first, in the order of the file"`
 	Methods         []string         `conf:"methods" as:"honoured,strict" doc:"methods that it serves, absent: all; for others the search goes on, but its restrictions hold"`
-	StripPrefix     string           `conf:"stripPrefix" as:"later,strict" doc:"prefix taken off before the request goes upstream"`
-	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"later,strict" doc:"one substitution on the path"`
+	StripPrefix     string           `conf:"stripPrefix" as:"honoured,strict" doc:"whole segments taken off the path before the request goes upstream, however they are escaped; an empty path becomes /"`
+	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"honoured,strict" doc:"one substitution on the escaped path, behind stripPrefix; the query stays"`
 	Retry           *Retry           `conf:"retry" as:"later,strict" doc:"further attempts"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this context"`
 	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict,minor" doc:"cache for plain upstreams"`
@@ -82,8 +82,8 @@ func (c *Context) Match() (match, expression string) {
 // PathRewrite is one substitution on the path (R-CTX-7).
 type PathRewrite struct {
 	Block
-	Pattern     string `conf:"pattern" doc:"RE2"`
-	Replacement string `conf:"replacement" doc:"starts with /; $1 is a group"`
+	Pattern     string `conf:"pattern" doc:"RE2; the path is matched without escapes of letters, digits and -._~, and without empty segments; no match: it goes on as it came"`
+	Replacement string `conf:"replacement" doc:"starts with / or a group: $1, ${name}, also a name of uri; escaped as it is to be sent, without a query; a result that may not be sent is 502 bad_rewrite"`
 }
 
 // ProxyCache is the cache for plain upstreams (spec section 27).

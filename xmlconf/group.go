@@ -236,6 +236,9 @@ func (c *Context) settle(fs *Findings) {
 	if c.StripPrefix != "" && !plainPath(c.StripPrefix) {
 		fs.Fatal("E-STRICT", c.At("stripPrefix"), "write a path that starts with one /", "%sstripPrefix %q is no plain path", subject, cut(c.StripPrefix))
 	}
+	if match, _ := c.Match(); c.StripPrefix != "" && (match == "prefix" || match == "exact") && !nested(c.URI, c.StripPrefix) {
+		fs.Warn("W-NO-EFFECT", c.At("stripPrefix"), "write a prefix of uri", "%sstripPrefix %q has no effect: no path of the context starts with it", subject, cut(c.StripPrefix))
+	}
 	if w := c.PathRewrite; w != nil {
 		if _, err := regexp.Compile(w.Pattern); err != nil || w.Pattern == "" {
 			fs.Fatal("E-STRICT", w.At("pattern"), "write an expression of RE2", "%spathRewrite: pattern is no expression", subject)
@@ -254,9 +257,15 @@ func (c *Context) settle(fs *Findings) {
 		c.Methods[i] = strings.ToUpper(m)
 	}
 	if !proxy && !strings.EqualFold(c.Type, "loadbalancer") {
-		idle(&c.Block, fs, subject, hopOptions)
+		idle(&c.Block, fs, subject, append([]string{"stripPrefix", "pathRewrite"}, hopOptions...))
 	}
 	c.Retry.settle(fs, subject)
+}
+
+// nested reports whether one of two prefixes lies in the other.
+func nested(a, b string) bool {
+	a, b = strings.TrimRight(a, "/")+"/", strings.TrimRight(b, "/")+"/"
+	return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
 }
 
 // settleMatch tests how uri is to match. Prefixes of other types than proxy are
