@@ -8,7 +8,7 @@ import (
 // Context is one part of a host's URI space.
 type Context struct {
 	Block
-	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX"`
+	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX; see uriMatch"`
 	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, cgi, loadbalancer, redirect; lsapi is not honoured yet: it and others answer 503"`
 	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
 	Handler  string `conf:"handler" expand:"1" doc:"name of the application"`

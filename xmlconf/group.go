@@ -279,7 +279,7 @@ func (c *Context) settleMatch(fs *Findings, subject string, proxy bool) {
 		if _, err := regexp.Compile(expr); err != nil {
 			fs.Fatal("E-STRICT", c.At("uri"), "write an expression of RE2", "%suri is no expression", subject)
 		}
-	case match == "exact" || match == "pattern" || match == "prefix" && proxy && strings.HasPrefix(c.URI, "/"):
+	case match == "exact" || match == "pattern" || match == "prefix" && proxy:
 		if !plainPath(c.URI) {
 			fs.Fatal("E-STRICT", c.At("uri"), "write the decoded path", "%suri holds a query, fragment, escape, blank, backslash, // or dot segment, or starts without /", subject)
 		}

@@ -108,6 +108,13 @@ func TestStrictElsewhere(t *testing.T) {
 	f(fs, "email is missing")
 	_, fs = vhost(t, "<context><uri>/a?b</uri><type>proxy</type></context>")
 	f(fs, "uri holds a query") // R-CTX-6
+	_, fs = vhost(t, "<context><uri>a/</uri><type>proxy</type></context>")
+	f(fs, "starts without /")
+	_, fs = vhost(t, "<context><uri>/a//b</uri><uriMatch>exact</uriMatch></context>")
+	f(fs, "uri holds")
+	_, fs = vhost(t, "<context><uri>exp:^/a</uri><uriMatch>prefix</uriMatch></context>")
+	f(fs, "uriMatch prefix cannot be meant")
+	f(context("<methods/>"), "methods names none")
 	_, fs = vhost(t, "<context><uri>/a/../b</uri><type>proxy</type></context>")
 	f(fs, "uri holds")
 	f(context("<stripPrefix>a</stripPrefix>"), "stripPrefix")

@@ -148,10 +148,10 @@ func lose(v *VHost, list []Restriction) {
 // contexts and what is httpjet's own are judged by settle.
 func (c *Context) unmatchable() (why, hint string) {
 	switch match, _ := c.Match(); {
-	case match != "prefix":
+	case match != "prefix", strings.EqualFold(c.Type, "proxy"):
 	case !strings.HasPrefix(c.URI, "/"):
 		return "this is no uri", "start it with / or exp:"
-	case !strings.EqualFold(c.Type, "proxy") && !plainPath(strings.ReplaceAll(c.URI, " ", "_")):
+	case !plainPath(strings.ReplaceAll(c.URI, " ", "_")):
 		return "uri holds a query, fragment, escape, backslash, // or dot segment", "write the decoded path"
 	}
 	return "", ""
