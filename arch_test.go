@@ -7,10 +7,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -167,28 +165,6 @@ func TestEveryGoroutineIsInTheCensus(t *testing.T) {
 	for _, name := range census {
 		if !found[name] {
 			t.Errorf("the census lists %s, which nothing starts", name)
-		}
-	}
-}
-
-// TestProjectSpeaksOfItselfAlone keeps the workshop out of the product.
-func TestProjectSpeaksOfItselfAlone(t *testing.T) {
-	out, err := exec.Command("git", "ls-files").Output()
-	if err != nil {
-		t.Skip("not a git checkout: ", err)
-	}
-	workshop := regexp.MustCompile(`(?i)\bsub-?agents?\b|\bthis session\b|/` + `work/(main|shared)`)
-	for file := range strings.Lines(string(out)) {
-		file = strings.TrimSpace(file)
-		if file == "go.sum" {
-			continue
-		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			continue // deleted in the work tree
-		}
-		if m := workshop.Find(b); m != nil && file != "arch_test.go" {
-			t.Errorf("%s: %q speaks of the workshop", file, m)
 		}
 	}
 }
