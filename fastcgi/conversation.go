@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -21,13 +22,14 @@ import (
 // close. In between, the connection is poisoned by the mere fact that nobody has
 // put it back.
 type conversation struct {
-	c    *Client
-	ctx  context.Context
-	call *extproc.Call
-	cn   *conn
-	body body
-	up   upload
-	gone fuse // cuts the connection when ctx is done
+	c      *Client
+	ctx    context.Context
+	call   *extproc.Call
+	cn     *conn
+	body   body
+	up     upload
+	memory *[]byte // of up.buf
+	gone   fuse    // cuts the connection when ctx is done; lit once the call has waited
 
 	out    stdout
 	stderr stderrLog
@@ -39,16 +41,22 @@ type conversation struct {
 	closed bool
 
 	mu     sync.Mutex
-	headIn bool // the head deadline is over
+	headBy time.Time // when the head has to be in; zero: the upload goes on
+	headIn bool      // the head deadline is over
+	watch  bool      // gone is lit; read deadlines are exact from then on
+
+	answer extproc.Reply
 }
 
 // newConversation prepares a call on cn; nothing is sent yet.
 func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *conn, b body) *conversation {
 	cv := &conversation{c: c, ctx: ctx, call: call, cn: cn, body: b}
+	cn.cv = cv
 	cv.stderr.log = call.Log
 	cv.out = stdout{br: cn.br, stderr: &cv.stderr}
-	cv.up = upload{ctx: ctx, call: call, nc: cn.nc, pause: c.target.BodyTimeout,
-		left: b.length, live: b.src != nil, sent: cv.uploaded, buf: c.buffer()}
+	cv.memory = c.buffer()
+	cv.up = upload{ctx: ctx, call: call, cn: cn, pause: c.target.BodyTimeout,
+		left: b.length, live: b.src != nil, cv: cv, buf: (*cv.memory)[:0]}
 	if b.length > 0 {
 		cv.up.src = b.reader()
 	}
@@ -56,16 +64,15 @@ func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *co
 }
 
 // open sends the request, or begins to, and reads the head.
-func (cv *conversation) open() error {
-	cv.gone = onDone(cv.ctx, cv.kill)
-	cv.up.start()
-	h, rest, err := readHead(&cv.out)
+func (cv *conversation) open(now time.Time) error {
+	cv.cn.watchSoon(now)
+	cv.up.start(now)
+	h, rest, err := cv.cn.readHead(&cv.out)
 	if err != nil {
 		return err
 	}
 	cv.mu.Lock()
-	cv.headIn = true
-	cv.cn.nc.SetReadDeadline(time.Time{}) // bodies have no total limit (R-TMO-2)
+	cv.headIn = true // bodies have no total limit (R-TMO-2)
 	cv.mu.Unlock()
 	cv.head, cv.rest, cv.left = h, rest, h.length
 	cv.noBody = cv.call.Method == "HEAD" || h.status == 204 || h.status == 304
@@ -73,16 +80,37 @@ func (cv *conversation) open() error {
 }
 
 // uploaded starts the wait for the head (R-TMO-2).
-func (cv *conversation) uploaded() {
+func (cv *conversation) uploaded(now time.Time) {
 	wait := cv.call.HeadTimeout
 	if wait <= 0 {
 		wait = cv.c.target.HeadTimeout
 	}
 	cv.mu.Lock()
 	defer cv.mu.Unlock()
-	if !cv.headIn {
-		cv.cn.nc.SetReadDeadline(time.Now().Add(wait))
+	cv.headBy = now.Add(wait)
+	if !cv.headIn && (cv.watch || cv.headBy.Before(cv.cn.readBy)) {
+		cv.cn.setReadBy(cv.headBy)
 	}
+}
+
+// late decides what it means that a read waited to its deadline: nil to wait on.
+// The first time that is only watchAfter, and the client is watched from then on.
+func (cv *conversation) late() error {
+	if !cv.watch {
+		cv.gone = onDone(cv.ctx, cv.kill)
+	}
+	cv.mu.Lock()
+	defer cv.mu.Unlock()
+	cv.watch = true
+	switch by := cv.headBy; {
+	case cv.headIn || by.IsZero():
+		cv.cn.setReadBy(time.Time{})
+	case time.Now().Before(by):
+		cv.cn.setReadBy(by)
+	default:
+		return os.ErrDeadlineExceeded
+	}
+	return nil
 }
 
 // kill wakes everybody up when the client is gone.
@@ -114,7 +142,7 @@ func (cv *conversation) abandon(err error) error {
 	err = cv.fail(err)
 	cv.gone.putOut()
 	cv.stderr.close()
-	cv.c.release(cv.up.buf)
+	cv.release()
 	return err
 }
 
@@ -125,6 +153,7 @@ func (cv *conversation) fail(err error) error {
 	cv.up.stop(false)
 	addr := cv.c.target.Address
 	_, refused := errors.AsType[*endError](err)
+	_, known := errors.AsType[*exchange.Error](err)
 	// Order matters: what the client or its body did explains the broken
 	// connection that the application then seems to have caused.
 	switch {
@@ -132,6 +161,8 @@ func (cv *conversation) fail(err error) error {
 		return fmt.Errorf("%w: call to %s: %v", exchange.ErrClientGone, addr, err)
 	case cv.up.fault != nil:
 		return cv.up.fault
+	case known:
+		return err
 	case refused && !cv.headIn:
 		return exchange.Fail(503, "fcgi_unavailable", "%s: %w", addr, err)
 	case isTimeout(err):
@@ -142,10 +173,11 @@ func (cv *conversation) fail(err error) error {
 
 // reply hands the conversation over to the caller.
 func (cv *conversation) reply() *extproc.Reply {
-	return &extproc.Reply{
+	cv.answer = extproc.Reply{
 		Status: cv.head.status, Fields: cv.head.fields, Length: cv.head.length,
-		Body: cv, Buffered: cv.buffered, Done: cv.close,
+		Body: cv, Buffered: cv.cn.buffered, Done: cv.cn.done,
 	}
+	return &cv.answer
 }
 
 // Read reads the body of the reply: io.EOF only behind a clean END_REQUEST and
@@ -221,9 +253,9 @@ func (cv *conversation) close() error {
 	sent := cv.up.stop(clean)
 	alive := cv.gone.putOut()
 	cv.stderr.close()
-	cv.c.release(cv.up.buf)
+	cv.release()
 	cv.body.close()
-	if clean && sent && alive && cv.cn.br.Buffered() == 0 && cv.cn.nc.SetDeadline(time.Time{}) == nil {
+	if clean && sent && alive && cv.cn.br.Buffered() == 0 {
 		cv.c.pool.put(cv.cn)
 	} else {
 		cv.c.pool.drop(cv.cn)
@@ -231,19 +263,22 @@ func (cv *conversation) close() error {
 	return nil
 }
 
-// buffer returns an empty buffer for a request.
-func (c *Client) buffer() []byte {
+// buffer returns a buffer for a request.
+func (c *Client) buffer() *[]byte {
 	if b, ok := c.bufs.Get().(*[]byte); ok {
-		return (*b)[:0]
+		return b
 	}
-	return make([]byte, 0, uploadBuf)
+	b := make([]byte, 0, uploadBuf)
+	return &b
 }
 
-// release takes a buffer back. One that large variables made grow is let go.
-func (c *Client) release(b []byte) {
-	if cap(b) <= 2*uploadBuf {
-		c.bufs.Put(&b)
+// release gives the buffer back. One that large variables made grow is let go.
+func (cv *conversation) release() {
+	if cv.memory != nil && cap(cv.up.buf) <= 2*uploadBuf {
+		*cv.memory = cv.up.buf
+		cv.c.bufs.Put(cv.memory)
 	}
+	cv.memory, cv.up.buf = nil, nil
 }
 
 // idempotent tells the methods that may be sent twice (RFC 9110 §9.2.2).

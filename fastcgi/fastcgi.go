@@ -118,14 +118,14 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (*extproc.R
 	if err != nil {
 		return nil, &exchange.Error{Status: 431, Reason: "request_head_too_large", Err: err}
 	}
-	cn, err := c.pool.acquire(ctx, time.Now().Add(c.target.InitTimeout))
+	cn, now, err := c.pool.acquire(ctx, b.length == 0 && size < askMax/2)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		cv := c.newConversation(ctx, call, cn, b)
 		cv.up.buf = p.appendTo(appendBegin(cv.up.buf, c.target.KeepAlive > 0), size)
-		err := cv.open()
+		err := cv.open(now)
 		if err == nil {
 			return cv.reply(), nil
 		}
@@ -141,6 +141,7 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (*extproc.R
 			c.pool.permits.Release()
 			return nil, err
 		}
+		now = time.Now()
 	}
 }
 

@@ -19,10 +19,24 @@ type cgiHead struct {
 	length int64           // Content-Length, -1 if there is none
 }
 
-// readHead reads from r up to the empty line. rest is what was read behind it.
-// Memory grows with what arrives, to maxHead at most.
-func readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
-	buf := make([]byte, 0, 2<<10)
+// readHead reads a head in memory of c, which rest and the fields lie in until the
+// next call.
+func (c *conn) readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
+	if c.head == nil {
+		c.head = make([]byte, 0, smallHead)
+	}
+	h = cgiHead{fields: c.fields}
+	rest, err = readHead(r, c.head, &h)
+	c.fields = h.fields
+	return h, rest, err
+}
+
+// smallHead is the memory for a head that a connection keeps, in bytes.
+const smallHead = 2 << 10
+
+// readHead reads from r into buf, up to the empty line. rest is what was read
+// behind it. Memory grows with what arrives, to maxHead at most.
+func readHead(r io.Reader, buf []byte, h *cgiHead) (rest []byte, err error) {
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
@@ -32,57 +46,56 @@ func readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
 		buf = buf[:len(buf)+n]
 		if i := bytes.Index(buf[from:], []byte("\r\n\r\n")); i >= 0 {
 			end := from + i
-			h, err := parseHead(string(buf[:end+2]))
-			return h, buf[end+4:], err
+			return buf[end+4:], h.parse(string(buf[:end+2]))
 		}
 		if len(buf) >= maxHead {
-			return h, nil, protocolErrorf("head over %d bytes", maxHead)
+			return nil, protocolErrorf("head over %d bytes", maxHead)
 		}
 		if err == io.EOF {
-			return h, nil, protocolErrorf("reply of %d bytes without a head", len(buf))
+			return nil, protocolErrorf("reply of %d bytes without a head", len(buf))
 		}
 		if err != nil {
-			return h, nil, err
+			return nil, err
 		}
 	}
 }
 
-// parseHead parses a head: lines that each end in CRLF, without the empty one.
+// parse parses a head: lines that each end in CRLF, without the empty one.
 // Status and Content-Length steer us and are taken out; other fields keep their
 // order, repeats and spelling.
-func parseHead(head string) (cgiHead, error) {
-	h := cgiHead{length: -1}
+func (h *cgiHead) parse(head string) (err error) {
+	h.status, h.length = 0, -1
 	location := false
 	for head != "" {
 		line, rest, ok := strings.Cut(head, "\r\n")
 		if !ok {
-			return h, protocolErrorf("head line without CRLF")
+			return protocolErrorf("head line without CRLF")
 		}
 		head = rest
 		name, value, err := parseLine(line)
 		if err != nil {
-			return h, err
+			return err
 		}
-		switch lower := strings.ToLower(name); {
-		case lower == "status":
+		switch {
+		case exchange.EqualName(name, "Status"):
 			if h.status != 0 {
-				return h, protocolErrorf("two Status fields")
+				return protocolErrorf("two Status fields")
 			}
 			if h.status, err = parseStatus(value); err != nil {
-				return h, err
+				return err
 			}
 			continue
-		case lower == "content-length":
+		case exchange.EqualName(name, "Content-Length"):
 			if h.length >= 0 {
-				return h, protocolErrorf("two Content-Length fields")
+				return protocolErrorf("two Content-Length fields")
 			}
 			if h.length, err = parseLength(value); err != nil {
-				return h, err
+				return err
 			}
 			continue
-		case hopByHop[lower]:
-			return h, protocolErrorf("hop-by-hop field %s", name)
-		case lower == "location":
+		case isHop(name):
+			return protocolErrorf("hop-by-hop field %s", name)
+		case exchange.EqualName(name, "Location"):
 			location = value != ""
 		}
 		h.fields.Add(name, value)
@@ -93,7 +106,7 @@ func parseHead(head string) (cgiHead, error) {
 			h.status = 302 // RFC 3875 §6.2.3; of a local path as well
 		}
 	}
-	return h, nil
+	return nil
 }
 
 // parseLine splits a field line. There is no folding (RFC 9112 §5.2).
@@ -135,12 +148,16 @@ func parseLength(v string) (int64, error) {
 	return n, nil
 }
 
-// hopByHop are the fields that belong to a connection (RFC 9110 §7.6.1), in
-// lower case. An application behind FastCGI has none of its own.
-var hopByHop = map[string]bool{
-	"connection": true, "proxy-connection": true, "keep-alive": true, "te": true,
-	"transfer-encoding": true, "trailer": true, "upgrade": true,
-	"proxy-authenticate": true, "proxy-authorization": true,
+// isHop reports the fields that belong to a connection (RFC 9110 §7.6.1). An
+// application behind FastCGI has none of its own.
+func isHop(name string) bool {
+	for _, hop := range [...]string{"Connection", "Proxy-Connection", "Keep-Alive", "TE",
+		"Transfer-Encoding", "Trailer", "Upgrade", "Proxy-Authenticate", "Proxy-Authorization"} {
+		if exchange.EqualName(name, hop) {
+			return true
+		}
+	}
+	return false
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

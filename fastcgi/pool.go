@@ -1,7 +1,6 @@
 package fastcgi
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"net"
@@ -13,15 +12,6 @@ import (
 	"httpjet/exchange"
 	"httpjet/extproc"
 )
-
-// conn is one connection to the application. Whoever took it from the pool owns
-// it, and must put or drop it.
-type conn struct {
-	nc     net.Conn
-	br     *bufio.Reader
-	since  time.Time // when it became idle
-	reused bool
-}
 
 // pool holds the connections of one client. A permit is held for each socket
 // that is busy or being dialled, and a dial begins only while none is idle. As a
@@ -41,32 +31,50 @@ type pool struct {
 // Life of a connection: dialled under a permit, used, put back idle or dropped;
 // from idle it is taken, expired, or closed because it spoke or died unasked.
 
-// acquire takes an idle connection, or dials one, before deadline.
-func (p *pool) acquire(ctx context.Context, deadline time.Time) (*conn, error) {
-	if err := p.permits.Acquire(ctx, time.Until(deadline)); err != nil {
-		if ctx.Err() != nil {
-			return nil, exchange.ErrClientGone
-		}
-		return nil, exchange.Fail(503, "fcgi_unavailable", "%d connections to %s are busy: %w",
-			p.permits.Max(), p.target.Address, err)
+// acquire takes an idle connection, or dials one, within InitTimeout. now is the
+// time when it has it. unseen: the caller finds out itself if an idle one is
+// still fit for use.
+func (p *pool) acquire(ctx context.Context, unseen bool) (cn *conn, now time.Time, err error) {
+	began := time.Now()
+	waited, err := p.permit(ctx)
+	if err != nil {
+		return nil, began, err
+	}
+	if now = began; waited {
+		now = time.Now()
 	}
 	for {
 		cn := p.pop()
 		if cn == nil {
 			break
 		}
-		if time.Since(cn.since) < p.target.KeepAlive && quiet(cn) {
+		if now.Sub(cn.since) < p.target.KeepAlive && (unseen && cn.raw != nil || cn.quiet()) {
 			cn.reused = true
-			return cn, nil
+			return cn, now, nil
 		}
 		cn.nc.Close()
 	}
-	cn, err := p.connect(ctx, deadline)
+	cn, err = p.connect(ctx, began.Add(p.target.InitTimeout))
 	if err != nil {
 		p.permits.Release()
-		return nil, err
+		return nil, now, err
 	}
-	return cn, nil
+	return cn, time.Now(), nil
+}
+
+// permit takes a permit and reports whether that took time.
+func (p *pool) permit(ctx context.Context) (waited bool, err error) {
+	if p.permits.TryAcquire() {
+		return false, nil
+	}
+	if err := p.permits.Acquire(ctx, p.target.InitTimeout); err != nil {
+		if ctx.Err() != nil {
+			return false, exchange.ErrClientGone
+		}
+		return false, exchange.Fail(503, "fcgi_unavailable", "%d connections to %s are busy: %w",
+			p.permits.Max(), p.target.Address, err)
+	}
+	return true, nil
 }
 
 // connect dials under a permit that the caller holds.
@@ -79,7 +87,7 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 		nc, err = p.dial(dctx, p.target.Network, p.target.Address)
 	}
 	if err == nil {
-		return &conn{nc: nc, br: bufio.NewReaderSize(nc, 8<<10)}, nil
+		return newConn(nc), nil
 	}
 	if ctx.Err() != nil {
 		return nil, exchange.ErrClientGone
@@ -108,7 +116,8 @@ func (p *pool) pop() *conn {
 
 // put gives back a connection whose request ended cleanly.
 func (p *pool) put(cn *conn) {
-	cn.since = time.Now()
+	cn.cv, cn.since = nil, time.Now()
+	cn.fields.Reset()
 	p.mu.Lock()
 	keep := !p.retired && p.target.KeepAlive > 0 && len(p.idle) < p.kept
 	if keep {
@@ -173,26 +182,4 @@ func closeAll(conns []*conn) {
 	for _, cn := range conns {
 		cn.nc.Close()
 	}
-}
-
-// quiet reports whether an idle connection is alive and has nothing to read:
-// bytes, or an end, that come between two requests belong to neither. It does
-// not block.
-func quiet(cn *conn) bool {
-	sc, ok := cn.nc.(syscall.Conn)
-	if !ok {
-		return true
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
-	}
-	alive := false
-	err = raw.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		alive = err == syscall.EAGAIN
-		return true
-	})
-	return err == nil && alive
 }

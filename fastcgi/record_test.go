@@ -119,6 +119,10 @@ func TestBuffered(t *testing.T) {
 	f(`raw "\x01\x06\x00\x01\x00\x05\x00"`, 0)
 	f(`stdout ""`, 0)
 	f(`stderr "hello"`, 0)
+	f(`raw "\x01\x07\x00\x01\x00\x05\x00\x00he"`, 0)
+	f("stdout \"\"\nend 0", 1) // how nearly every reply ends
+	f("stdout \"\"\nstderr \"x\"\nend+4 0", 1)
+	f("stderr+2 \"warning\"\nstdout+1 \"hello\"", 5)
 	f("end 0", 1)
 	f("end+4 0", 1)
 	f(`raw "\x01\x03\x00\x01\x00\x08\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"`, 0)

@@ -146,8 +146,8 @@ func (s *stdout) skip(n int) error {
 	return nil
 }
 
-// buffered returns how many bytes Read gives without touching the socket. A
-// record header at hand is looked through; the end of the reply counts as one
+// buffered returns how many bytes Read gives without touching the socket. Records
+// at hand that hold none are looked through; the end of the reply counts as one
 // byte, for it too comes without waiting.
 func (s *stdout) buffered() int {
 	have := s.br.Buffered()
@@ -156,17 +156,20 @@ func (s *stdout) buffered() int {
 		return 1
 	case s.left > 0:
 		return min(s.left, have)
-	case have < s.padding+headerLen:
-		return 0
 	}
-	b, _ := s.br.Peek(s.padding + headerLen)
-	h, err := parseHeader(b[s.padding:])
-	have -= s.padding + headerLen
-	switch {
-	case err != nil || h.typ == typeEnd && have >= endLen+h.padding:
-		return 1
-	case h.typ == typeStdout:
-		return min(h.content, have)
+	for at := s.padding; have >= at+headerLen; {
+		b, _ := s.br.Peek(at + headerLen)
+		h, err := parseHeader(b[at:])
+		at += headerLen
+		switch {
+		case err != nil || h.typ == typeEnd && have >= at+endLen+h.padding:
+			return 1
+		case h.typ == typeStdout && h.content > 0:
+			return min(h.content, have-at)
+		case h.typ == typeEnd:
+			return 0
+		}
+		at += h.content + h.padding // of STDERR, or an empty STDOUT
 	}
 	return 0
 }

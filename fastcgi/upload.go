@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync/atomic"
 	"time"
@@ -24,13 +23,13 @@ const uploadBuf = 32 << 10
 type upload struct {
 	ctx   context.Context
 	call  *extproc.Call
-	nc    net.Conn
+	cn    *conn
 	pause time.Duration // longest pause of either side; 0: any
 	buf   []byte        // records not yet written
 	src   io.Reader     // the body; nil for none
 	left  int64         // body bytes not yet read
 	live  bool          // src is the client, which may stall
-	sent  func()        // told the end of the upload
+	cv    *conversation // told the end of the upload
 
 	final   atomic.Bool   // any time: the last bytes are being written
 	cut     atomic.Bool   // any time: stop ended the upload, which is then nobody's fault
@@ -43,15 +42,21 @@ type upload struct {
 // start sends what can be sent without waiting for a body, and starts the pump
 // if there is one. Of a live body nothing is read before the head of the request
 // is out: if that fails, another connection may still have the body.
-func (u *upload) start() {
+func (u *upload) start(now time.Time) {
+	u.cn.writeWithin(u.pause, now)
 	if u.src == nil {
 		u.buf = appendHeader(u.buf, header{typ: typeStdin})
-		u.finish(u.flush(true))
+		if u.cn.reused && u.cn.raw != nil && len(u.buf) <= askMax {
+			u.cn.ask, u.written = u.buf, int64(len(u.buf)) // conn.receive corrects that if it fails
+			u.finish(now, nil)
+			return
+		}
+		u.finish(now, u.flush(true))
 		return
 	}
 	if u.live {
 		if err := u.flush(false); err != nil {
-			u.finish(err)
+			u.finish(now, err)
 			return
 		}
 	}
@@ -63,12 +68,13 @@ func (u *upload) start() {
 // Reply.Close.
 func (u *upload) pumpStdin() {
 	defer close(u.done)
-	u.finish(u.copyBody())
+	err := u.copyBody()
+	u.finish(time.Now(), err)
 }
 
 // finish notes how the upload ended. A fault ends the conversation at once; any
 // other failure leaves it to the application to say why it stopped reading.
-func (u *upload) finish(err error) {
+func (u *upload) finish(now time.Time, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		u.fault = exchange.Fail(504, "request_stalled", "send to the application: %w", err)
 	}
@@ -77,9 +83,9 @@ func (u *upload) finish(err error) {
 		u.fault = nil
 	}
 	if u.fault != nil {
-		u.nc.Close()
+		u.cn.nc.Close()
 	}
-	u.sent()
+	u.cv.uploaded(now)
 }
 
 // copyBody reads exactly left bytes, and proves that none follow before the
@@ -178,13 +184,13 @@ func (u *upload) end() error {
 // flush writes the buffer. final is set behind the deadline, so that stop may
 // shorten it.
 func (u *upload) flush(last bool) error {
-	if u.pause > 0 {
-		u.nc.SetWriteDeadline(time.Now().Add(u.pause))
+	if u.done != nil { // in the pump
+		u.cn.writeWithin(u.pause, time.Now())
 	}
 	if last {
 		u.final.Store(true)
 	}
-	n, err := u.nc.Write(u.buf)
+	n, err := u.cn.Write(u.buf)
 	u.written += int64(n)
 	u.buf = u.buf[:0]
 	return err
@@ -196,10 +202,10 @@ func (u *upload) flush(last bool) error {
 func (u *upload) stop(clean bool) bool {
 	if u.done != nil {
 		if clean && u.final.Load() {
-			u.nc.SetWriteDeadline(time.Now().Add(time.Second))
+			u.cn.nc.SetWriteDeadline(time.Now().Add(time.Second))
 		} else {
 			u.cut.Store(true)
-			u.nc.Close()
+			u.cn.nc.Close()
 			select {
 			case <-u.done:
 			default:
@@ -209,11 +215,15 @@ func (u *upload) stop(clean bool) bool {
 			}
 		}
 		<-u.done
+		u.cn.writeBy = longAgo // not what it says
 	}
 	return u.err == nil
 }
 
-// A fuse runs a function once, unless it is put out before.
+// longAgo is a deadline that is never near enough.
+var longAgo = time.Unix(1, 0)
+
+// A fuse runs a function once, unless it is put out before. The zero fuse is out.
 type fuse struct {
 	stop func() bool
 	ran  chan struct{}
@@ -234,7 +244,7 @@ func after(d time.Duration, f func()) fuse {
 // putOut returns when the function is neither running nor going to; false if it
 // did run.
 func (f fuse) putOut() bool {
-	if f.stop() {
+	if f.stop == nil || f.stop() {
 		return true
 	}
 	<-f.ran

@@ -97,8 +97,26 @@ func joined(list *exchange.Fields, i int) string {
 	return first.Value + sep + strings.Join(more, sep)
 }
 
+// usual are the variables of fields that nearly every request has, in the
+// spellings of HTTP/1 and HTTP/2 clients.
+var usual = map[string]string{
+	"User-Agent": "HTTP_USER_AGENT", "user-agent": "HTTP_USER_AGENT",
+	"Accept": "HTTP_ACCEPT", "accept": "HTTP_ACCEPT",
+	"Accept-Encoding": "HTTP_ACCEPT_ENCODING", "accept-encoding": "HTTP_ACCEPT_ENCODING",
+	"Accept-Language": "HTTP_ACCEPT_LANGUAGE", "accept-language": "HTTP_ACCEPT_LANGUAGE",
+	"Cache-Control": "HTTP_CACHE_CONTROL", "cache-control": "HTTP_CACHE_CONTROL",
+	"Cookie": "HTTP_COOKIE", "cookie": "HTTP_COOKIE",
+	"Origin": "HTTP_ORIGIN", "origin": "HTTP_ORIGIN",
+	"Referer": "HTTP_REFERER", "referer": "HTTP_REFERER",
+	"X-Forwarded-For": "HTTP_X_FORWARDED_FOR", "x-forwarded-for": "HTTP_X_FORWARDED_FOR",
+	"X-Forwarded-Proto": "HTTP_X_FORWARDED_PROTO", "x-forwarded-proto": "HTTP_X_FORWARDED_PROTO",
+}
+
 // variableName makes "HTTP_X_FOO" of "X-Foo".
 func variableName(name string) string {
+	if v := usual[name]; v != "" {
+		return v
+	}
 	var b strings.Builder
 	b.Grow(len("HTTP_") + len(name))
 	b.WriteString("HTTP_")
@@ -115,15 +133,13 @@ func variableName(name string) string {
 	return b.String()
 }
 
-// endToEnd returns the fields as an application may see them under their own
-// names, without framing.
-func endToEnd(list *exchange.Fields) *exchange.Fields {
-	out := &exchange.Fields{}
+// endToEnd adds to out the fields of list as an application may see them under
+// their own names, without framing.
+func endToEnd(out, list *exchange.Fields) {
 	for i := range list.Len() {
 		f := list.At(i)
 		if passes(f) && !exchange.EqualName(f.Name, "Content-Length") && !exchange.EqualName(f.Name, "Host") {
 			out.Add(f.Name, f.Value)
 		}
 	}
-	return out
 }

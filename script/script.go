@@ -7,7 +7,10 @@ package script
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"httpjet/budget"
@@ -44,10 +47,17 @@ type Options struct {
 	Log *slog.Logger // receives what applications write to STDERR; nil: dropped
 }
 
-// Handler runs scripts. It is immutable.
+// Handler runs scripts. It does not change but for what it remembers.
 type Handler struct {
-	o   Options
-	env []exchange.Field // without protected names
+	o     Options
+	env   []exchange.Field          // without protected names
+	local atomic.Pointer[localAddr] // that was asked for last
+}
+
+// localAddr is an address of this server as text.
+type localAddr struct {
+	addr netip.Addr
+	text string
 }
 
 // New returns a handler for o.
@@ -82,13 +92,9 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
-	params := h.variables(x, t)
-	call := &extproc.Call{
-		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host,
-		Fields: endToEnd(&x.Req.Fields), Params: params,
-		Length: x.Req.Length, Body: x.Body(), StopBody: x.StopBody, Trailers: x.BodyTrailers,
-		Log: h.logger(x, t.name), HeadTimeout: h.o.HeadTimeout,
-	}
+	c := calls.Get().(*cgiCall)
+	defer c.release()
+	call := c.fill(h, x, t)
 	if h.o.Group.Len() > 1 {
 		release, err := fastcgi.Hold(x.Context(), call, h.o.Bodies)
 		if err != nil {
@@ -162,15 +168,50 @@ func (h *Handler) target(x *exchange.Exchange) (target, error) {
 	return t, nil
 }
 
-// logger passes lines of STDERR on with the script that wrote them.
-func (h *Handler) logger(x *exchange.Exchange, name string) func(string) {
-	if h.o.Log == nil {
-		return nil
+// cgiCall is a call with the memory it needs. Nothing refers to it once the reply is
+// closed.
+type cgiCall struct {
+	call           extproc.Call
+	params, fields exchange.Fields
+	h              *Handler
+	x              *exchange.Exchange
+	name           string            // of the script, for the log
+	log            func(line string) // method value, made once
+}
+
+var calls = sync.Pool{New: func() any {
+	c := &cgiCall{}
+	c.log = c.stderr
+	return c
+}}
+
+func (c *cgiCall) fill(h *Handler, x *exchange.Exchange, t target) *extproc.Call {
+	c.h, c.x, c.name = h, x, t.name
+	h.variables(&c.params, x, t)
+	endToEnd(&c.fields, &x.Req.Fields)
+	c.call = extproc.Call{
+		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host, Fields: &c.fields, Params: &c.params,
+		Length: x.Req.Length, HeadTimeout: h.o.HeadTimeout,
 	}
-	log, vhost, id := h.o.Log, x.Route.VHost, x.Req.ID
-	return func(line string) {
-		log.Warn("script wrote to stderr", "vhost", vhost, "script", name, "request", id, "line", line)
+	if x.Req.Length != 0 {
+		c.call.Body, c.call.StopBody, c.call.Trailers = x.Body(), x.StopBody, x.BodyTrailers
 	}
+	if h.o.Log != nil {
+		c.call.Log = c.log
+	}
+	return &c.call
+}
+
+// stderr logs a line with the script that wrote it.
+func (c *cgiCall) stderr(line string) {
+	c.h.o.Log.Warn("script wrote to stderr", "vhost", c.x.Route.VHost, "script", c.name, "request", c.x.Req.ID, "line", line)
+}
+
+func (c *cgiCall) release() {
+	c.params.Reset()
+	c.fields.Reset()
+	c.call, c.h, c.x, c.name = extproc.Call{}, nil, nil, ""
+	calls.Put(c)
 }
 
 // failure gives a dial error its status unless the client of the protocol has

@@ -29,10 +29,9 @@ func Protected(name string) bool {
 	return protected[name] || strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "SSL_")
 }
 
-// variables are the CGI variables of x (R-FCGI-7). What the server derives and
-// what the client names never share a variable: the latter begins with HTTP_.
-func (h *Handler) variables(x *exchange.Exchange, t target) *exchange.Fields {
-	v := &exchange.Fields{}
+// variables adds the CGI variables of x to v (R-FCGI-7). What the server derives
+// and what the client names never share a variable: the latter begins with HTTP_.
+func (h *Handler) variables(v *exchange.Fields, x *exchange.Exchange, t target) {
 	v.Add("GATEWAY_INTERFACE", "CGI/1.1")
 	v.Add("SERVER_SOFTWARE", serverSoftware)
 	v.Add("SERVER_PROTOCOL", x.Req.Proto)
@@ -52,7 +51,7 @@ func (h *Handler) variables(x *exchange.Exchange, t target) *exchange.Fields {
 	v.Add("DOCUMENT_URI", t.uri)
 	v.Add("REDIRECT_STATUS", "200") // php-cgi runs nothing without it
 	h.addServer(v, &x.Req)
-	addClient(v, &x.Req)
+	addClient(v, x)
 	addBody(v, &x.Req)
 	if x.Req.Scheme == "https" {
 		v.Add("HTTPS", "on")
@@ -64,7 +63,6 @@ func (h *Handler) variables(x *exchange.Exchange, t target) *exchange.Fields {
 	for _, f := range h.env {
 		v.Add(f.Name, f.Value)
 	}
-	return v
 }
 
 func (h *Handler) addServer(v *exchange.Fields, r *exchange.Request) {
@@ -77,7 +75,7 @@ func (h *Handler) addServer(v *exchange.Fields, r *exchange.Request) {
 		port = "443"
 	}
 	if r.Local.IsValid() {
-		addr := r.Local.Addr().Unmap().WithZone("").String()
+		addr := h.localText(r.Local.Addr())
 		if name == "" {
 			name = addr
 		}
@@ -86,6 +84,16 @@ func (h *Handler) addServer(v *exchange.Fields, r *exchange.Request) {
 	}
 	v.Add("SERVER_NAME", name)
 	v.Add("SERVER_PORT", port)
+}
+
+// localText is an address of this server without its zone. A listener has few.
+func (h *Handler) localText(a netip.Addr) string {
+	if l := h.local.Load(); l != nil && l.addr == a {
+		return l.text
+	}
+	l := &localAddr{a, a.Unmap().WithZone("").String()}
+	h.local.Store(l)
+	return l.text
 }
 
 // hostName cuts the port off a Host; the brackets of an IPv6 address stay (RFC
@@ -99,16 +107,17 @@ func hostName(host string) string {
 
 // addClient adds the resolved client. The port is that of the connection. A
 // client without an address came through a Unix socket.
-func addClient(v *exchange.Fields, r *exchange.Request) {
-	client := r.Client
-	if !client.IsValid() {
-		client = r.Remote.Addr()
-	}
-	if client == (netip.Addr{}) {
+func addClient(v *exchange.Fields, x *exchange.Exchange) {
+	r := &x.Req
+	switch client := x.ClientText(); {
+	case client != "":
+		v.Add("REMOTE_ADDR", client)
+	case r.Remote.Addr() != (netip.Addr{}):
+		v.Add("REMOTE_ADDR", r.Remote.Addr().Unmap().WithZone("").String())
+	default:
 		v.Add("REMOTE_ADDR", "unix:")
 		return
 	}
-	v.Add("REMOTE_ADDR", client.Unmap().WithZone("").String())
 	if r.Remote.IsValid() {
 		v.Add("REMOTE_PORT", strconv.Itoa(int(r.Remote.Port())))
 	}
