@@ -226,12 +226,13 @@ func TestG30VariablesPassThrough(t *testing.T) {
 		"N127=" + strings.Repeat("a", 127), "N128=" + strings.Repeat("a", 128),
 		strings.Repeat("N", 200) + "=name", "EMPTY=",
 	}
-	var got heard
+	requests := make(chan heard, 1)
 	c := newClient(t, rawApp(t, func(_ int, p *peer) {
-		var err error
-		if got, err = p.hear(); err != nil {
+		q, err := p.hear()
+		if err != nil {
 			t.Error(err)
 		}
+		requests <- q
 		p.say(t, okReply)
 	}), Options{})
 	call := &extproc.Call{Method: "GET", Params: get().Params}
@@ -243,6 +244,7 @@ func TestG30VariablesPassThrough(t *testing.T) {
 	if _, body, err := fetch(c, call); body != "ok" || err != nil {
 		t.Fatalf("%q %v", body, err)
 	}
+	got := <-requests
 	for i, kv := range want {
 		name, value, _ := strings.Cut(kv, "=")
 		if i >= len(got.order) || got.order[i] != name || got.params[name] != value {

@@ -218,6 +218,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	r := run(t, root)
 
 	var asked, failed atomic.Int64
+	served := make(chan struct{})
 	ctx, finish := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	for range 4 {
@@ -234,6 +235,10 @@ func TestReloadUnderLoad(t *testing.T) {
 						t.Errorf("GET %s is %q, %v", path, body, err)
 						return
 					}
+					select {
+					case served <- struct{}{}:
+					default:
+					}
 				}
 			}
 		})
@@ -246,6 +251,11 @@ func TestReloadUnderLoad(t *testing.T) {
 		put(t, root, "conf/site.xml", "<virtualHostConfig><docRoot>html</docRoot>"+colour+"</virtualHostConfig>")
 		if line := r.reload(t); !strings.Contains(line, "published") {
 			t.Error(line)
+		}
+		select { // whatever the machine does, the load goes on between reloads
+		case <-served:
+		case <-time.After(time.Minute):
+			t.Fatal("no request was served")
 		}
 	}
 	finish()
