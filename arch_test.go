@@ -19,7 +19,7 @@ const module = "httpjet"
 // levels lists the packages from the ground up. A package may import packages
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
-	/* 0 ground   */ "exchange xmlconf keep budget domains",
+	/* 0 ground   */ "exchange xmlconf keep budget domains watch",
 	/* 1 wires    */ "rawio h1 tlsconf rewrite access docroot accesslog metrics",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward fastcgi streaming groups",
@@ -42,7 +42,7 @@ var census = []string{
 	"fastcgi.pumpStdin",
 	"probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchClient",
-	"server.watchSignals", "server.expireIdle",
+	"server.watchSignals", "server.watchFiles", "server.expireIdle",
 	"status.serve",
 	"wsrelay.copyUp",
 }

@@ -4,6 +4,8 @@ go 1.26.0
 
 require (
 	github.com/DeRuina/timberjack v1.4.10
+	github.com/coreos/go-systemd/v22 v22.7.0
+	github.com/fsnotify/fsnotify v1.10.1
 	github.com/gorilla/websocket v1.5.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rogpeppe/go-internal v1.16.0

@@ -1,6 +1,8 @@
 package generation
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -45,6 +47,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		files: docroot.NewCache(docroot.CacheOptions{
 			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
 		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}, HTTPS: map[string]contexts.HTTPS{}}}
+	b.inputs()
 	b.buildLimits()
 	b.buildLogs()
 	b.buildServerAccess()
@@ -55,6 +58,30 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	b.buildListeners()
 	b.buildProbes()
 	return b.g
+}
+
+// inputs notes the files of the configuration; certificates follow as they are
+// read.
+func (b *builder) inputs() {
+	b.g.Inputs = map[string]string{}
+	for _, f := range b.cfg.Files {
+		path := f.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(b.cfg.Root, path)
+		}
+		b.g.Inputs[path] = f.SHA256
+	}
+}
+
+// input notes a file that is no configuration.
+func (b *builder) input(path string, data []byte) {
+	if path == "" {
+		return
+	}
+	if b.g.Inputs[path] = ""; data != nil {
+		sum := sha256.Sum256(data)
+		b.g.Inputs[path] = hex.EncodeToString(sum[:])
+	}
 }
 
 func (b *builder) buildLimits() {

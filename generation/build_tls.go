@@ -99,7 +99,7 @@ func (b *builder) hasPair(t *xmlconf.TLS, at *xmlconf.Block) bool {
 }
 
 func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Block) *tls.Config {
-	o := tlsconf.Options{CertFile: t.CertFile, KeyFile: t.KeyFile, Protocols: protocols, Spdy: spdy}
+	o := tlsconf.Options{CertFile: t.CertFile, KeyFile: t.KeyFile, Protocols: protocols, Spdy: spdy, Seen: b.input}
 	if t.CertChain && t.CACertFile != "" {
 		o.ChainFile = t.CACertFile
 	}

@@ -93,6 +93,7 @@ type Generation struct {
 	Hash      string // SHA-256 of the input files
 	Built     time.Time
 	Config    *xmlconf.Config
+	Inputs    map[string]string // SHA-256 of every file that was read, in hex, by absolute path; "": it could not be
 	Listeners []Listener
 	Limits    Limits
 

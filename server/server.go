@@ -24,6 +24,7 @@ import (
 	"httpjet/metrics"
 	"httpjet/probes"
 	"httpjet/status"
+	"httpjet/watch"
 	"httpjet/xmlconf"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 	HTTPAddr, HTTPSAddr string
 	MetricsAddr         string // admin listener, "": off
 	RequestIDHeader     bool   // answers carry the request id as X-Request-Id (R-PIPE-11)
+	Watch               bool   // reload when an input changes, unless watchConfig is 0 (R-CLI-4)
 
 	Stderr io.Writer // diagnostics, besides the error log; nil: dropped
 
@@ -56,6 +58,7 @@ type Server struct {
 	front front.Server
 	admin *status.Server
 
+	watcher   *watch.Watcher // nil: files are not watched
 	current   atomic.Pointer[site]
 	listeners map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
 	said      map[xmlconf.Finding]bool   // findings of the generation in force; owned by the goroutine of Run
@@ -93,15 +96,23 @@ func Run(ctx context.Context, opt Options) error {
 		return err
 	}
 	background, stop := context.WithCancel(context.Background())
-	idle := make(chan struct{})
+	idle, watched := make(chan struct{}), make(chan struct{})
 	go s.expireIdle(background, idle)
+	if opt.Watch {
+		s.watcher = watch.New(watch.Options{Log: s.log})
+	}
+	go s.watchFiles(background, watched)
+	s.watch(s.current.Load().Generation)
 	s.log.Info("ready")
+	notify(ready, s.current.Load().Number)
 	if s.opt.Ready != nil {
 		s.opt.Ready(s.addresses())
 	}
 	s.serve(ctx, stops, others)
+	notify(stopping, 0)
 	stop()
 	<-idle
+	<-watched
 	s.drain(stops)
 	return nil
 }
@@ -115,6 +126,10 @@ func orDiscard(w io.Writer) io.Writer {
 
 // serve handles signals until one of stops, or ctx, ends the server.
 func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[syscall.Signal]chan os.Signal) {
+	var changed <-chan []string
+	if s.watcher != nil {
+		changed = s.watcher.Changed()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,6 +138,9 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 			s.log.Info("stopping", "signal", sig.String())
 			return
 		case <-others[syscall.SIGHUP]:
+			s.reload()
+		case files := <-changed:
+			s.log.Info("files changed", "number", len(files), "first", files[0])
 			s.reload()
 		case <-others[syscall.SIGUSR1]:
 			s.reopenLogs()
@@ -334,7 +352,10 @@ func (s *Server) listen(g *generation.Generation, l generation.Listener) (*front
 // reload builds a candidate and publishes it, or says why not and goes on as
 // before (R-RELOAD-1, R-RELOAD-4).
 func (s *Server) reload() {
+	notify(reloading, 0)
+	defer func() { notify(ready, s.current.Load().Number) }()
 	g, fs := s.build()
+	defer func() { s.watch(g) }()
 	err := error(nil)
 	if fs.Failed() {
 		err = failed(fs)

@@ -37,6 +37,18 @@ type Options struct {
 	// that these authorities did not sign. To insist on one is up to the caller,
 	// who sees the request (R-TLS-2); "" asks for none.
 	ClientCAFile string
+
+	// Seen, if not nil, is told every file and what was read of it, nil if it could
+	// not be.
+	Seen func(name string, data []byte)
+}
+
+func (o *Options) read(name string) ([]byte, error) {
+	data, err := readFile(name)
+	if o.Seen != nil {
+		o.Seen(name, data)
+	}
+	return data, err
 }
 
 // Load reads the files of o. The error names the file and says what is wrong
@@ -55,7 +67,7 @@ func Load(o Options) (*tls.Config, error) {
 		c.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if o.ClientCAFile != "" {
-		if c.ClientCAs, err = loadCAs(o.ClientCAFile); err != nil {
+		if c.ClientCAs, err = loadCAs(&o); err != nil {
 			return nil, err
 		}
 		c.ClientAuth = tls.VerifyClientCertIfGiven
@@ -76,16 +88,16 @@ func versions(mask int) (lowest, highest uint16) {
 }
 
 func loadPair(o Options) (tls.Certificate, error) {
-	certs, err := readFile(o.CertFile)
+	certs, err := o.read(o.CertFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("certificate %v", err)
 	}
-	key, err := readFile(o.KeyFile)
+	key, err := o.read(o.KeyFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("private key %v", err)
 	}
 	if o.ChainFile != "" && o.ChainFile != o.CertFile {
-		chain, err := readFile(o.ChainFile)
+		chain, err := o.read(o.ChainFile)
 		if err != nil {
 			return tls.Certificate{}, fmt.Errorf("certificate chain %v", err)
 		}
@@ -103,8 +115,9 @@ func loadPair(o Options) (tls.Certificate, error) {
 	return pair, nil
 }
 
-func loadCAs(file string) (*x509.CertPool, error) {
-	pem, err := readFile(file)
+func loadCAs(o *Options) (*x509.CertPool, error) {
+	file := o.ClientCAFile
+	pem, err := o.read(file)
 	if err != nil {
 		return nil, fmt.Errorf("client authorities %v", err)
 	}
