@@ -29,7 +29,7 @@ type Tuning struct {
 	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict,minor" doc:"life of the last answer while lookups fail"`
 	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"later,strict,minor" doc:"time before a failed name is asked again"`
 	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"later,strict,minor" doc:"lookups at once"`
-	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"later,strict,minor" doc:"reload when a file changes"`
+	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"honoured,strict" doc:"reload when a file of the configuration or a certificate changes"`
 	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict,minor" doc:"compress proxied answers"`
 	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict,minor" doc:"compress event streams"`
 	DenyRedirectCdnCache bool          `conf:"denyRedirectCdnCache" default:"0" as:"later,strict" doc:"redirects to the own host are not cacheable"`

@@ -111,6 +111,7 @@ func serveCmd(dir *string) *cobra.Command {
 		Short: "Serve the tree",
 		Long: "Binds every <listener> at its own address; with --http-addr or --https-addr the first\n" +
 			"plain or secure listener at that address, and no other.\n\n" +
+			"Files that change are reloaded by themselves, half a second after the last change.\n" +
 			"Signals: SIGHUP reloads, SIGUSR1 reopens logs, SIGUSR2 toggles debug lines,\n" +
 			"SIGTERM and SIGINT drain and stop; a second one stops at once.",
 		Args: cobra.NoArgs,
@@ -125,6 +126,7 @@ func serveCmd(dir *string) *cobra.Command {
 	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "", "address of the first plain listener, host:port")
 	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")
 	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of /livez and /metrics; empty: off")
+	cmd.Flags().BoolVar(&o.Watch, "watch", true, "reload when a file of the configuration or a certificate changes")
 	cmd.Flags().BoolVar(&o.RequestIDHeader, "request-id-header", false, "send the request id with every answer as X-Request-Id")
 	return cmd
 }

@@ -24,6 +24,8 @@ type process struct {
 	done chan struct{} // closed when it has ended; exit is then set
 	exit int
 
+	outcome int // first line behind the outcome of the last reload, or of the start
+
 	mu    sync.Mutex
 	lines []string
 	more  chan struct{} // closed and replaced with every line
@@ -43,10 +45,12 @@ func launch(dir string, args []string) (*process, error) {
 	}
 	p := &process{cmd: cmd, done: make(chan struct{}), more: make(chan struct{})}
 	go p.follow(stderr)
-	if _, err := p.await(0, `INFO ready`); err != nil {
+	i, err := p.await(0, `INFO ready`)
+	if err != nil {
 		p.kill()
 		return nil, fmt.Errorf("%w; it said:\n%s", err, p.text())
 	}
+	p.outcome = i + 1
 	return p, nil
 }
 
@@ -143,6 +147,9 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--metrics-addr") }) {
 		line = append(line, "--metrics-addr=")
 	}
+	if !slices.Contains(args, "--watch") { // a script changes files, and then reloads
+		line = append(line, "--watch=false")
+	}
 	p, err := launch(s.work, line)
 	if err == nil {
 		s.server = p
@@ -151,17 +158,22 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	outcome(ts, neg, err)
 }
 
-// reload: sends SIGHUP and waits for the outcome, which is written to standard
-// output. A refusal fails the command.
+// reload [--watched]: sends SIGHUP and waits for the outcome, which is written to
+// standard output. A refusal fails the command. --watched sends nothing: the
+// server is to notice by itself what has changed since the outcome before.
 func cmdReload(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, args, 0, 0, "reload")
+	usage(ts, args, 0, 1, "reload [--watched]")
 	p := running(ts)
-	p.mu.Lock()
-	from := len(p.lines)
-	p.mu.Unlock()
-	ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
+	from := p.outcome
+	if len(args) == 0 {
+		p.mu.Lock()
+		from = len(p.lines)
+		p.mu.Unlock()
+		ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
+	}
 	i, err := p.await(from, `INFO published|ERROR reload refused`)
 	ts.Check(err)
+	p.outcome = i + 1
 	fmt.Fprintln(ts.Stdout(), strings.Join(strings.SplitAfter(p.text(), "\n")[from:i+1], ""))
 	if strings.Contains(p.line(i), "refused") {
 		err = errors.New(p.line(i))
