@@ -81,10 +81,7 @@ func way(path string) (steps []step, mount bool) {
 			dir = full
 		}
 	}
-	for _, s := range all[max(0, len(all)-1-ancestors):] {
-		steps = append(steps, s)
-	}
-	return steps, isMount(path)
+	return append(steps, all[max(0, len(all)-1-ancestors):]...), isMount(path)
 }
 
 // isMount reports whether a mount point is at path, as a single file that a
