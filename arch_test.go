@@ -20,7 +20,7 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch",
-	/* 1 wires    */ "rawio h1 tlsconf rewrite access docroot accesslog metrics",
+	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward fastcgi streaming groups",
 	/* 4 handlers */ "proxy script static wsrelay probes",
