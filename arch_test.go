@@ -38,7 +38,7 @@ var levels = []string{
 var census = []string{
 	"accesslog.flush",
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
-	"extproc.pumpBody",
+	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"fastcgi.pumpStdin",
 	"probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchClient",

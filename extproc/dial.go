@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
 	"time"
 
 	"httpjet/budget"
@@ -19,39 +22,108 @@ const (
 	defaultBody = 30 * time.Second
 )
 
-// dialer opens connections with the keepalive of R-POOL-5; Go sets TCP_NODELAY.
-var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+// A Dialer opens connections for the clients of every protocol, and for probes
+// and tunnels. The zero value, and nil, ask the system for a name at every dial.
+type Dialer struct {
+	Resolver *Resolver // shared by all dials; nil: none
+}
+
+// sockets opens single connections with the keepalive of R-POOL-5; Go sets
+// TCP_NODELAY.
+var sockets = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 	Enable: true, Idle: 60 * time.Second, Interval: 15 * time.Second}}
 
+// Dial opens a connection as long as ctx lasts. The network is "unix", with the
+// path of a socket, or "tcp", with host:port; only a host that is a name is looked
+// up, and if it has several addresses they are tried in turn. The error does not
+// name the address; see NewDialError.
+func (d *Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if network == "unix" {
+		return dialUnix(ctx, address)
+	}
+	if at, err := netip.ParseAddrPort(address); err == nil {
+		return dialTCP(ctx, at)
+	}
+	if d == nil || d.Resolver == nil {
+		nc, err := sockets.DialContext(ctx, network, address)
+		return nc, bare(err)
+	}
+	host, p, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(p, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("port %q is no number", p)
+	}
+	addrs, err := d.Resolver.Resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	return race(ctx, addrs, uint16(port), dialTCP)
+}
+
+// dialTCP opens one connection.
+func dialTCP(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
+	nc, err := sockets.DialTCP(ctx, "tcp", netip.AddrPort{}, at)
+	if err != nil {
+		return nil, bare(err)
+	}
+	return nc, nil
+}
+
+// dialUnix opens a connection to the socket at path. Linux does not wait for room
+// in its backlog, as it does for TCP: so we do.
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	nc, err := sockets.DialContext(ctx, "unix", path)
+	for wait := time.Millisecond; errors.Is(err, syscall.EAGAIN) && sleep(ctx, wait); wait = min(2*wait, 50*time.Millisecond) {
+		nc, err = sockets.DialContext(ctx, "unix", path)
+	}
+	return nc, bare(err)
+}
+
+// sleep waits for d and reports whether ctx lasted so long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// bare takes off what a dial adds to its error: the address, which DialError says.
+func bare(err error) error {
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
+		return oe.Err
+	}
+	return err
+}
+
 // dial opens a connection to t and does the TLS handshake if cfg is not nil. All
-// of it together is bound by t.InitTimeout (R-TMO-1). The error is a *DialError,
-// or wraps exchange.ErrClientGone if ctx ended first. Both connections are the
-// same one without TLS.
-func dial(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
+// of it together, the name's lookup too, is bound by t.InitTimeout (R-TMO-1,
+// R-DNS-3). The error is a *DialError, or wraps exchange.ErrClientGone if ctx ended
+// first. Both connections are the same one without TLS.
+func (d *Dialer) dial(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
 	c, cancel := context.WithTimeout(ctx, t.InitTimeout)
 	defer cancel()
-	conn, socket, err = connect(c, t, cfg)
+	conn, socket, err = d.connect(c, t, cfg)
 	switch {
 	case err == nil:
 		return conn, socket, nil
 	case ctx.Err() != nil:
 		return nil, nil, clientGone(ctx)
 	}
-	late := c.Err() != nil
-	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		late = true // the deadline may strike in the dialer before the context says so
-	}
-	return nil, nil, &DialError{Addr: t.Address, Timeout: late, Err: err}
+	return nil, nil, NewDialError(c, t.Address, err)
 }
 
 // connect opens a connection to t and does the TLS handshake if cfg is not nil,
 // as long as ctx lasts. The error does not name the address.
-func connect(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
-	socket, err = dialer.DialContext(ctx, t.Network, t.Address)
+func (d *Dialer) connect(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
+	socket, err = d.Dial(ctx, t.Network, t.Address)
 	if err != nil {
-		if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
-			err = oe.Err
-		}
 		return nil, nil, err
 	}
 	if cfg == nil {
@@ -63,6 +135,20 @@ func connect(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.
 		return nil, nil, err
 	}
 	return tc, socket, nil
+}
+
+// NewDialError says what it means that a dial to addr ended in err: ctx is what the
+// dial had, with its deadline. A name server that does not answer makes a name
+// that cannot be resolved (R-DNS-2); only the end of the dial's own time makes a
+// timeout of it.
+func NewDialError(ctx context.Context, addr string, err error) *DialError {
+	late := ctx.Err() != nil
+	if _, lookup := errors.AsType[*net.DNSError](err); !lookup {
+		// The deadline may strike in the dialer before the context says so.
+		ne, ok := errors.AsType[net.Error](err)
+		late = late || ok && ne.Timeout()
+	}
+	return &DialError{Addr: addr, Timeout: late, Err: err}
 }
 
 // clientTLS returns the settings for t: the peer's chain and name are verified,

@@ -20,6 +20,7 @@ import (
 // the permit back.
 type H1Client struct {
 	target  Target
+	dialer  *Dialer
 	tls     *tls.Config // nil: clear text
 	permits *budget.Permits
 
@@ -28,11 +29,14 @@ type H1Client struct {
 	retired bool
 }
 
-// NewH1 returns a client for t, whose Kind is KindProxy and whose Scheme is H1
+// NewH1 returns a client with a Dialer of its own; see Dialer.H1.
+func NewH1(t Target, base *tls.Config) *H1Client { return (&Dialer{}).H1(t, base) }
+
+// H1 returns a client for t, whose Kind is KindProxy and whose Scheme is H1
 // or H1S. base may add roots and certificates for H1S; nil means the system's
 // roots. A zero MaxConns is 100; a zero InitTimeout, HeadTimeout or BodyTimeout
 // is 10, 60 or 30 s.
-func NewH1(t Target, base *tls.Config) *H1Client {
+func (d *Dialer) H1(t Target, base *tls.Config) *H1Client {
 	if t.Scheme != H1 && t.Scheme != H1S {
 		panic("BUG: extproc: no HTTP/1 target")
 	}
@@ -48,7 +52,7 @@ func NewH1(t Target, base *tls.Config) *H1Client {
 	if t.BodyTimeout <= 0 {
 		t.BodyTimeout = defaultBody
 	}
-	p := &H1Client{target: t, permits: budget.NewPermits(t.MaxConns)}
+	p := &H1Client{target: t, dialer: d, permits: budget.NewPermits(t.MaxConns)}
 	if t.Scheme == H1S {
 		p.tls = clientTLS(&t, base, "http/1.1")
 	}
@@ -68,7 +72,7 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	conn := p.checkout(now)
 	for {
 		if conn == nil {
-			nc, socket, err := dial(ctx, &p.target, p.tls)
+			nc, socket, err := p.dialer.dial(ctx, &p.target, p.tls)
 			if err != nil {
 				p.permits.Release()
 				return nil, err
@@ -110,7 +114,7 @@ func (p *H1Client) Dial(ctx context.Context) (conn net.Conn, release func(), err
 	if err := acquire(ctx, p.permits, &p.target); err != nil {
 		return nil, nil, err
 	}
-	conn, _, err = dial(ctx, &p.target, p.tls)
+	conn, _, err = p.dialer.dial(ctx, &p.target, p.tls)
 	if err != nil {
 		p.permits.Release()
 		return nil, nil, err

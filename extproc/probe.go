@@ -43,7 +43,7 @@ func (p *H1Client) Probe(ctx context.Context, pr Probe) error {
 
 // probe returns the status of the reply, or the step that failed.
 func (p *H1Client) probe(ctx context.Context, pr Probe) (status int, step string, err error) {
-	conn, socket, err := connect(ctx, &p.target, p.tls)
+	conn, socket, err := p.dialer.connect(ctx, &p.target, p.tls)
 	if err != nil {
 		return 0, "connect", err
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	MaxParams int            // bytes of all variables, encoded; 0: 1 MiB
 	Kept      int            // most idle connections kept; 0: the target's MaxConns
 
-	// Dial connects to the target; nil: a net.Dialer with keepalive.
+	// Dial connects to the target; nil: as the zero extproc.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -72,10 +72,7 @@ func New(t extproc.Target, o Options) *Client {
 		o.MaxParams = defaultParams
 	}
 	if o.Dial == nil {
-		// R-POOL-5; TCP_NODELAY is the default of net.
-		d := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: 60 * time.Second, Interval: 15 * time.Second}}
-		o.Dial = d.DialContext
+		o.Dial = (&extproc.Dialer{}).Dial
 	}
 	return &Client{
 		target: t, bodies: o.Bodies, maxParams: o.MaxParams,

@@ -2,10 +2,8 @@ package fastcgi
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"httpjet/budget"
@@ -82,10 +80,6 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 	dctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	nc, err := p.dial(dctx, p.target.Network, p.target.Address)
-	for wait := time.Millisecond; errors.Is(err, syscall.EAGAIN) && sleep(dctx, wait); wait = min(2*wait, 50*time.Millisecond) {
-		// The backlog of a Unix socket is full: Linux does not wait for room.
-		nc, err = p.dial(dctx, p.target.Network, p.target.Address)
-	}
 	if err == nil {
 		return newConn(nc), nil
 	}
@@ -94,10 +88,7 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 	}
 	// Both at once: a group may try its next peer, and 503 is the answer if
 	// there is none.
-	var ne net.Error
-	timeout := errors.As(err, &ne) && ne.Timeout() || dctx.Err() != nil
-	return nil, &exchange.Error{Status: 503, Reason: "fcgi_unavailable",
-		Err: &extproc.DialError{Addr: p.target.Address, Timeout: timeout, Err: err}}
+	return nil, &exchange.Error{Status: 503, Reason: "fcgi_unavailable", Err: extproc.NewDialError(dctx, p.target.Address, err)}
 }
 
 // pop takes the newest idle connection, nil if there is none.
@@ -164,18 +155,6 @@ func (p *pool) stats() extproc.PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return extproc.PoolStats{Idle: len(p.idle), Busy: p.permits.InUse()}
-}
-
-// sleep waits for d and reports whether ctx lasted so long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func closeAll(conns []*conn) {

@@ -13,6 +13,7 @@ import (
 	"httpjet/contexts"
 	"httpjet/docroot"
 	"httpjet/domains"
+	"httpjet/extproc"
 	"httpjet/probes"
 	"httpjet/static"
 	"httpjet/tlsconf"
@@ -104,6 +105,8 @@ func (b *builder) buildLimits() {
 		ServerField: name, EnableH2C: s.EnableH2C,
 		Grace: t.GracefulShutdownTimeout, ShutdownDelay: t.ShutdownDelay,
 	}
+	b.g.Names = extproc.ResolverOptions{Refresh: t.DNSRefresh, StaleMax: t.DNSStaleMax,
+		NegativeTTL: t.DNSNegativeTTL, Concurrency: t.DNSConcurrency}
 	b.g.table.EchoID, b.g.table.HideReason = b.opt.EchoID, !t.ProxyErrorHeader
 	b.g.table.MaxURL, b.g.table.MaxBody = t.MaxReqURLLen, t.MaxReqBodySize
 }

@@ -112,12 +112,12 @@ var breakerStates = map[string]int{"closed": 0, "open": 1, "half_open": 2}
 func (b *builder) client(t extproc.Target) extproc.Client {
 	if t.Kind == extproc.KindFastCGI {
 		c, release := b.kept.Apps.Acquire(t, func() *fastcgi.Client {
-			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies})
+			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Dial: b.kept.Dialer.Dial})
 		})
 		b.g.leases = append(b.g.leases, release)
 		return c
 	}
-	c, release := b.kept.Proxies.Acquire(t, func() *extproc.H1Client { return extproc.NewH1(t, nil) })
+	c, release := b.kept.Proxies.Acquire(t, func() *extproc.H1Client { return b.kept.Dialer.H1(t, nil) })
 	b.g.leases = append(b.g.leases, release)
 	return c
 }

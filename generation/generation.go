@@ -49,6 +49,7 @@ type Kept struct {
 	Clocks   keep.Map[peerKey, *probes.Clock]
 	Counts   keep.Map[countKey, *probes.Counts]
 	Sinks    keep.Map[accesslog.Options, *accesslog.Sink]
+	Dialer   extproc.Dialer // of all clients
 	Bodies   *budget.Bodies
 	Probes   *budget.Permits // of probes in flight; nil: each generation has its own
 	Metrics  *metrics.Metrics
@@ -96,6 +97,7 @@ type Generation struct {
 	Inputs    map[string]string // SHA-256 of every file that was read, in hex, by absolute path; "": it could not be
 	Listeners []Listener
 	Limits    Limits
+	Names     extproc.ResolverOptions // of the names of upstreams
 
 	// Degraded says what keeps parts of it from serving: virtual hosts that did
 	// not load, secure listeners without a certificate. At start it serves

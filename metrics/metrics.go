@@ -27,7 +27,8 @@ type Gauges struct {
 	WebSocketRelays   func() int // upgraded connections relayed
 	Bugs              func() int // panics caught; only grows
 
-	Probed func() []Probed // peers with a health check
+	Probed  func() []Probed // peers with a health check
+	Lookups func() Lookups  // of names of upstreams; only grow
 }
 
 // Metrics are the counters of one process. They outlive every configuration and
@@ -78,6 +79,7 @@ func New() *Metrics {
 	m.gauge("active_connections", "Client connections open.", func(g *Gauges) func() int { return g.ActiveConnections })
 	m.gauge("active_requests", "Requests being served.", func(g *Gauges) func() int { return g.ActiveRequests })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
+	m.registry.MustRegister(&lookupCollector{m})
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},

@@ -16,6 +16,10 @@ func (s *Server) startAdmin() error {
 		ActiveRequests:    func() int { return s.front.Snapshot().InFlight },
 		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
 		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
+		Lookups: func() metrics.Lookups {
+			n := s.kept.Dialer.Resolver.Stats()
+			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}
+		},
 		Probed: func() []metrics.Probed {
 			if site := s.current.Load(); site != nil { // none before the first is published
 				return site.Probed()

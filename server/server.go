@@ -190,6 +190,7 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 	if s.kept.Metrics == nil {
 		t := &cfg.Server.Tuning
 		s.kept.Metrics = metrics.New()
+		s.kept.Dialer.Resolver = extproc.NewResolver(nil)
 		s.kept.Probes = budget.NewPermits(probes.MaxInFlight)
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
 	}
@@ -256,6 +257,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	s.reportFindings(fs)
 	next := newSite(g)
 	s.front.SetLimits(&next.limits)
+	s.kept.Dialer.Resolver.Configure(g.Names)
 	old := s.current.Swap(next)
 	if old != nil {
 		old.StopProbes()
@@ -422,6 +424,7 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	s.stopAdmin()
 	s.log.Info("stopped")
 	s.current.Load().Retire()
+	s.kept.Dialer.Resolver.Close()
 }
 
 // watchSignals cancels the drain at a second signal.

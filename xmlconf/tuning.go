@@ -25,10 +25,10 @@ type Tuning struct {
 	ShutdownDelay           time.Duration `conf:"shutdownDelay" unit:"s" range:"0..3600" default:"0" as:"honoured,strict" doc:"time between not ready and the close of listeners"`
 	ProxyErrorHeader        bool          `conf:"proxyErrorHeader" default:"1" as:"honoured,strict" doc:"X-Httpjet-Proxy-Error on answers made by the proxy"`
 
-	DNSRefresh           time.Duration `conf:"dnsRefresh" unit:"s" range:"1..3600" default:"10" as:"later,strict,minor" doc:"age at which an answer is asked again"`
-	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"later,strict,minor" doc:"life of the last answer while lookups fail"`
-	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"later,strict,minor" doc:"time before a failed name is asked again"`
-	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"later,strict,minor" doc:"lookups at once"`
+	DNSRefresh           time.Duration `conf:"dnsRefresh" unit:"s" range:"1..3600" default:"10" as:"honoured,strict" doc:"age at which an address that a name has is asked again, behind the dial that uses it"`
+	DNSStaleMax          time.Duration `conf:"dnsStaleMax" unit:"s" range:"0..604800" default:"86400" as:"honoured,strict" doc:"how long the last answer serves while lookups fail; 0: as long as dnsRefresh"`
+	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"honoured,strict" doc:"time before a failed name is asked again"`
+	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"honoured,strict" doc:"lookups of names of upstreams at once"`
 	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"honoured,strict" doc:"reload when a file of the configuration or a certificate changes"`
 	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict,minor" doc:"compress proxied answers"`
 	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict,minor" doc:"compress event streams"`

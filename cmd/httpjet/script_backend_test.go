@@ -35,7 +35,7 @@ type backend struct {
 }
 
 // backend http|ws|fcgi|raw NAME [behaviour]: starts a server and sets NAME to its
-// address; the one of fcgi is a Unix socket. It records requests.
+// address, NAME_PORT to its port; the one of fcgi is a Unix socket. It records requests.
 //
 // Without a behaviour http and fcgi answer with what they were asked and ws sends
 // messages back. http knows:
@@ -60,6 +60,9 @@ func cmdBackend(ts *testscript.TestScript, neg bool, args []string) {
 	b.ln = &tracked{ln, b}
 	of(ts).backends[name] = b
 	of(ts).set(ts, name, ln.Addr().String())
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		of(ts).set(ts, name+"_PORT", strconv.Itoa(a.Port))
+	}
 	switch kind {
 	case "http":
 		b.running.Go(func() { http.Serve(b.ln, http.HandlerFunc(b.serveHTTP)) })
