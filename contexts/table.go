@@ -28,6 +28,9 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	x.EchoID, x.HideReason = t.EchoID, t.HideReason
 	v := t.findVHost(x)
 	peer := t.identify(x, v)
+	if x.Explaining() {
+		t.explainHost(x, v, peer)
+	}
 	if err := t.redirect(x); err != nil {
 		return err
 	}

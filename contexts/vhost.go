@@ -81,6 +81,9 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 		return err
 	}
 	x.Route.Label = r.label
+	if x.Explaining() {
+		v.explainChoice(x, &r)
+	}
 	if err := v.guardAll(x); err != nil {
 		return err
 	}
@@ -93,7 +96,10 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 		}
 	}
 	x.Route.Label, x.Route.Kind = r.label, r.kind
-	return r.handler.Serve(x)
+	if x.Explaining() {
+		v.explainRoute(x, &r, t)
+	}
+	return x.ServeOrExplain(r.handler)
 }
 
 // socketMap remembers the WebSocket map of an upgrade request: the longest uri

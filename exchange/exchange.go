@@ -80,6 +80,10 @@ const (
 	WebSocket             // a WebSocket map
 )
 
+func (k Kind) String() string {
+	return [...]string{"none", "static", "proxy", "fastcgi", "websocket"}[k]
+}
+
 // Route is what the table chose for an exchange. Logs and metrics read it.
 type Route struct {
 	Kind  Kind   // what kind of handler answers
@@ -224,6 +228,8 @@ type Exchange struct {
 	// ClientText of the last exchange on the connection, and for which address.
 	clientText string
 	textOf     netip.Addr
+
+	explanation *Explanation // nil: nobody wants to know
 
 	wire     Wire
 	filters  []Filter

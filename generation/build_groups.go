@@ -23,11 +23,14 @@ type groupKey struct {
 	breaker        groups.Breaker
 }
 
-var policies = map[string]groups.Policy{
-	"primary-first": groups.PrimaryFirst, "weighted-round-robin": groups.WeightedRoundRobin,
-	"weighted-least-active": groups.WeightedLeastActive, "round-robin": groups.RoundRobin, "least-conn": groups.LeastConn,
-	"ip-hash": groups.IPHash, "cookie-hash": groups.CookieHash, "sticky": groups.Sticky,
-}
+// policies are the values of loadBalancePolicy.
+var policies = func() map[string]groups.Policy {
+	m := map[string]groups.Policy{}
+	for p := groups.PrimaryFirst; p <= groups.Sticky; p++ {
+		m[p.String()] = p
+	}
+	return m
+}()
 
 // group returns the group of a processor, which all that name it share.
 func (b *builder) group(p *processor) *groups.Group {

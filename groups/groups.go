@@ -11,6 +11,7 @@
 package groups
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -31,6 +32,11 @@ const (
 	CookieHash                        // by the value of a cookie (R-LB-7)
 	Sticky                            // by a cookie of our own (R-LB-8)
 )
+
+func (p Policy) String() string {
+	return [...]string{"primary-first", "weighted-round-robin", "weighted-least-active", "round-robin",
+		"least-conn", "ip-hash", "cookie-hash", "sticky"}[p]
+}
 
 // MaxPeers is the largest number of peers in a group (R-GRP-1).
 const MaxPeers = 256
@@ -115,6 +121,41 @@ func New(o Options) *Group {
 		}
 	}
 	return g
+}
+
+// Policy returns how the group chooses.
+func (g *Group) Policy() Policy { return g.o.Policy }
+
+// Explain notes the policy and the peers as they are now. Its error is that of
+// Reserve.
+func (g *Group) Explain(x *exchange.Exchange) error {
+	var lines []string
+	eligible := 0
+	for i, p := range g.Snapshot() {
+		state := "may be chosen"
+		switch {
+		case p.Draining:
+			state = "draining"
+		case p.Cold:
+			state = "not known to be healthy yet"
+		case !p.Healthy:
+			state = "down by its health check"
+		case p.Dial == "open":
+			state = "could not be reached and is left alone for now"
+		case p.Response == "open":
+			state = "failed too often and is left alone for now"
+		case p.Active >= g.o.MaxInFlight:
+			state = "has as many requests as maxInFlight allows"
+		default:
+			eligible++
+		}
+		lines = append(lines, fmt.Sprintf("peer %d %s, weight %d: %s", i, p.ID, g.state.peers[i].weight, state))
+	}
+	x.Note("group", "%s, %d of %d peers may be chosen", g.o.Policy, eligible, len(g.peers))
+	for _, line := range lines {
+		x.Detail("%s", line)
+	}
+	return nil
 }
 
 // Single is a group of one peer that is never left alone for long: whoever has

@@ -85,9 +85,6 @@ func namedIn(list []exchange.Field, name string) bool {
 
 // Serve answers x with the reply of the application.
 func (h *Handler) Serve(x *exchange.Exchange) error {
-	if h.o.Group == nil {
-		return exchange.Fail(503, h.o.Unavailable, "no application for %q", x.Req.Path)
-	}
 	t, err := h.target(x)
 	if err != nil {
 		return err
@@ -150,6 +147,9 @@ type target struct {
 // target finds out if the script is a file or a context. A context's uri may end
 // in a slash, which then also begins the path info.
 func (h *Handler) target(x *exchange.Exchange) (target, error) {
+	if h.o.Group == nil {
+		return target{}, exchange.Fail(503, h.o.Unavailable, "no application for %q", x.Req.Path)
+	}
 	if h.o.URI == "" {
 		res := &x.Resource
 		if res.File == nil {

@@ -49,18 +49,11 @@ type Handler struct {
 // that is no proper upgrade never becomes a tunnel, nor does an answer other
 // than a valid 101.
 func (h *Handler) Serve(x *exchange.Exchange) error {
-	var f exchange.Fields
-	h.Forward.Fields(x, &f)
-	if err := checkRequest(x, &f); err != nil {
-		return err
-	}
-	target, err := h.Forward.Target(x)
+	f, target, err := h.handshake(x)
 	if err != nil {
 		return err
 	}
 	choice := h.Group.Choice(x)
-	f.Add("Connection", "Upgrade")
-	f.Add("Upgrade", "websocket")
 	var last error
 	for {
 		res, err := h.Group.Reserve(&choice)
@@ -70,13 +63,28 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		if err != nil {
 			return err
 		}
-		err = h.attempt(x, target, &f, &choice, &res)
+		err = h.attempt(x, target, f, &choice, &res)
 		e, unsent := errors.AsType[*extproc.DialError](err)
 		if !unsent {
 			return err
 		}
 		last = e.Failure() // the handshake was not sent: the next peer (R-WS-6)
 	}
+}
+
+// handshake returns the fields and the target of the handshake with the backend.
+func (h *Handler) handshake(x *exchange.Exchange) (f *exchange.Fields, target string, err error) {
+	f = &exchange.Fields{}
+	h.Forward.Fields(x, f)
+	if err := checkRequest(x, f); err != nil {
+		return nil, "", err
+	}
+	if target, err = h.Forward.Target(x); err != nil {
+		return nil, "", err
+	}
+	f.Add("Connection", "Upgrade")
+	f.Add("Upgrade", "websocket")
+	return f, target, nil
 }
 
 // attempt performs the handshake with one peer and relays. The reservation is

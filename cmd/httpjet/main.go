@@ -63,7 +63,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml")
-	cmd.AddCommand(checkCmd(&dir), serveCmd(&dir), demoCmd(), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), explainCmd(&dir), serveCmd(&dir), demoCmd(), versionCmd())
 	return cmd
 }
 

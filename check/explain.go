@@ -1,0 +1,292 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"httpjet/budget"
+	"httpjet/exchange"
+	"httpjet/generation"
+	"httpjet/h1"
+	"httpjet/metrics"
+	"httpjet/xmlconf"
+)
+
+// Question is a request that somebody asks about.
+type Question struct {
+	URL    string // scheme://host[:port]/target; the target is taken as it is written
+	Method string // "": GET
+	Fields []exchange.Field
+	Client netip.Addr // zero: 127.0.0.1
+	Proto  string     // h1, h2 or h3; "": h1
+}
+
+// Decision is what becomes of a request. Its JSON names are stable.
+type Decision struct {
+	URL      string `json:"url"`
+	Method   string `json:"method"`
+	Listener string `json:"listener,omitempty"`
+	VHost    string `json:"vhost,omitempty"`
+	Route    string `json:"route,omitempty"` // as logs and metrics call it
+	Handler  string `json:"handler,omitempty"`
+	Scope    string `json:"scope,omitempty"`
+	Group    string `json:"group,omitempty"`
+
+	// Status is the answer of this server; 0: the upstream's is passed on.
+	Status   int    `json:"status"`
+	Reason   string `json:"reason,omitempty"` // token of an error
+	Message  string `json:"message,omitempty"`
+	Location string `json:"location,omitempty"`
+
+	Steps []exchange.Step `json:"steps"`
+}
+
+// Explain loads the tree below o.Root, decides q as the server would, and writes
+// the decision to out as text or JSON. It asks no upstream. It returns the exit
+// code.
+func Explain(o Options, q Question, out io.Writer) (code int, err error) {
+	fs := &xmlconf.Findings{}
+	cfg := xmlconf.LoadServer(o.Root, fs)
+	if fs.Failed() || cfg == nil {
+		return Failed, errors.New(firstFatal(fs))
+	}
+	kept := &generation.Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}
+	g := generation.Build(cfg, kept, generation.Options{Version: o.Version}, fs)
+	defer g.Retire()
+	if fs.Failed() {
+		return Failed, errors.New(firstFatal(fs))
+	}
+	d, err := Decide(g, q)
+	if err != nil {
+		return Failed, err
+	}
+	if o.JSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		enc.Encode(d)
+		return OK, nil
+	}
+	d.writeText(out)
+	return OK, nil
+}
+
+func firstFatal(fs *xmlconf.Findings) string {
+	for _, f := range fs.All() {
+		if f.Fatal {
+			return f.String()
+		}
+	}
+	return "the tree does not load"
+}
+
+// Decide asks a generation, running or not, what it does with q. The error is
+// about the question.
+func Decide(g *generation.Generation, q Question) (*Decision, error) {
+	u, err := parseQuestion(&q)
+	if err != nil {
+		return nil, err
+	}
+	d := &Decision{URL: q.URL, Method: q.Method}
+	e := &exchange.Explanation{}
+	x := &exchange.Exchange{}
+	w := &silence{}
+	x.Reset(w)
+	x.Explain(e)
+	l := d.listener(g, u, x)
+	if l == nil {
+		d.Steps = e.Steps
+		return d, nil
+	}
+	err = ask(g, q, u, l, x)
+	d.Steps = e.Steps
+	d.VHost, d.Route, d.Scope, d.Group = x.Route.VHost, x.Route.Label, x.Route.Scope, x.Route.Group
+	if x.Route.Kind != exchange.Unrouted {
+		d.Handler = x.Route.Kind.String()
+	}
+	d.answer(x, err)
+	return d, nil
+}
+
+// asked is a URL, its target untouched.
+type asked struct {
+	secure bool
+	host   string // as the Host field has it
+	name   string // without port
+	port   int    // of the URL, or of its scheme
+	target string
+}
+
+func parseQuestion(q *Question) (asked, error) {
+	if q.Method == "" {
+		q.Method = "GET"
+	}
+	if !q.Client.IsValid() {
+		q.Client = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	scheme, rest, ok := strings.Cut(q.URL, "://")
+	secure := strings.EqualFold(scheme, "https")
+	if !ok || !secure && !strings.EqualFold(scheme, "http") {
+		return asked{}, fmt.Errorf("%q: write http://host/path or https://host/path", q.URL)
+	}
+	a := asked{secure: secure, target: "/", port: 80}
+	if secure {
+		a.port = 443
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest, a.target = rest[:i], rest[i:]
+	}
+	a.target, _, _ = strings.Cut(a.target, "#") // is never sent
+	if !strings.HasPrefix(a.target, "/") {
+		a.target = "/" + a.target
+	}
+	u := url.URL{Host: rest}
+	a.host, a.name = rest, u.Hostname()
+	if p := u.Port(); p != "" {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil {
+			return asked{}, fmt.Errorf("%q: port %q", q.URL, p)
+		}
+		a.port = int(n)
+	}
+	if a.host == "" || strings.ContainsAny(a.host, "@\r\n ") {
+		return asked{}, fmt.Errorf("%q: host %q", q.URL, a.host)
+	}
+	for _, f := range q.Fields {
+		if f.Name == "" || strings.ContainsAny(f.Name+f.Value, "\r\n") {
+			return asked{}, fmt.Errorf("field %q: write 'Name: value'", f.Name)
+		}
+	}
+	return a, nil
+}
+
+// listener chooses the listener of the URL's port, else the first of its scheme,
+// and says which.
+func (d *Decision) listener(g *generation.Generation, u asked, x *exchange.Exchange) *generation.Listener {
+	var first *generation.Listener
+	for i := range g.Listeners {
+		l := &g.Listeners[i]
+		if l.Secure != u.secure {
+			continue
+		}
+		if strings.HasSuffix(l.Address, ":"+strconv.Itoa(u.port)) {
+			x.Note("listener", "%s at %s", l.Name, l.Address)
+			d.Listener = l.Name
+			return l
+		}
+		if first == nil {
+			first = l
+		}
+	}
+	kind := map[bool]string{false: "plain", true: "secure"}[u.secure]
+	if first == nil {
+		x.Note("listener", "there is no %s listener: nobody answers", kind)
+		for _, why := range g.Degraded {
+			x.Detail("%s", why)
+		}
+		return nil
+	}
+	x.Note("listener", "%s at %s, the first %s one: none has port %d", first.Name, first.Address, kind, u.port)
+	d.Listener = first.Name
+	return first
+}
+
+var protocols = map[string]string{"": "HTTP/1.1", "h1": "HTTP/1.1", "h2": "HTTP/2.0", "h3": "HTTP/3.0"}
+
+// ask parses the request as the front end does and has the generation decide it.
+func ask(g *generation.Generation, q Question, u asked, l *generation.Listener, x *exchange.Exchange) error {
+	head := []byte(q.Method + " " + u.target + " HTTP/1.1\r\nHost: " + u.host + "\r\n")
+	for _, f := range q.Fields {
+		head = append(head, f.Name+": "+f.Value+"\r\n"...)
+	}
+	head = append(head, "\r\n"...)
+	lim := h1.Limits{Target: g.Limits.MaxURL, Fields: g.Limits.MaxFields}
+	if _, err := h1.ParseRequest(string(head), lim, &x.Req); err != nil {
+		if se, ok := errors.AsType[*h1.SyntaxError](err); ok {
+			x.Note("request", "malformed: %v", se)
+			return &exchange.Error{Status: se.Status, Reason: "bad_request", Err: se}
+		}
+		return err
+	}
+	proto, ok := protocols[q.Proto]
+	if !ok {
+		return fmt.Errorf("protocol %q: use h1, h2 or h3", q.Proto)
+	}
+	r := &x.Req
+	r.ID, r.Proto, r.Scheme = strings.Repeat("0", 32), proto, "http"
+	if l.Secure {
+		r.Scheme, r.TLS = "https", &tls.ConnectionState{Version: tls.VersionTLS13, CipherSuite: tls.TLS_AES_128_GCM_SHA256, ServerName: u.name, HandshakeComplete: true}
+	}
+	r.Listener, r.Remote, r.Client = l.Key(), netip.AddrPortFrom(q.Client, 50000), q.Client
+	r.Local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(u.port))
+	defer x.Resource.Close()
+	return g.Serve(x)
+}
+
+// answer says how it ends.
+func (d *Decision) answer(x *exchange.Exchange, err error) {
+	fields := &x.Resp.Fields
+	switch {
+	case err != nil:
+		d.Status, d.Reason, d.Message = exchange.StatusOf(err), exchange.ReasonOf(err), err.Error()
+		if e, ok := errors.AsType[*exchange.Error](err); ok {
+			for _, f := range e.Fields {
+				if exchange.EqualName(f.Name, "Location") {
+					d.Location = f.Value
+				}
+			}
+		}
+	case x.Started():
+		d.Status, d.Location = x.Resp.Status, fields.Get("Location")
+	}
+}
+
+func (d *Decision) writeText(out io.Writer) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s\n", d.Method, d.URL)
+	for _, s := range d.Steps {
+		fmt.Fprintf(&b, "  %-16s  %s\n", s.Name, s.Text)
+		for _, line := range s.Details {
+			fmt.Fprintf(&b, "  %-16s    %s\n", "", line)
+		}
+	}
+	switch {
+	case d.Listener == "":
+	case d.Status == 0:
+		fmt.Fprintf(&b, "  %-16s  what %s %s answers\n", "answer", d.Scope, d.Group)
+	default:
+		fmt.Fprintf(&b, "  %-16s  %d %s\n", "answer", d.Status, d.Reason)
+		if d.Message != "" {
+			fmt.Fprintf(&b, "  %-16s    %s\n", "", d.Message)
+		}
+		if d.Location != "" {
+			fmt.Fprintf(&b, "  %-16s    to %s\n", "", d.Location)
+		}
+	}
+	out.Write(b.Bytes())
+}
+
+// silence is a wire that leads to nobody. It could be upgraded, as HTTP/1 can.
+type silence struct{}
+
+func (silence) Read([]byte) (int, error)                  { return 0, io.EOF }
+func (silence) Trailers() *exchange.Fields                { return nil }
+func (silence) StopRead()                                 {}
+func (silence) Head(*exchange.Response, bool, bool) error { return nil }
+func (silence) Write(p []byte) (int, error)               { return len(p), nil }
+func (silence) Flush() error                              { return nil }
+func (silence) End(*exchange.Fields) error                { return nil }
+func (silence) Abort(error)                               {}
+func (silence) Context() context.Context                  { return context.Background() }
+func (silence) Upgrade(*exchange.Response) (exchange.Duplex, error) {
+	panic("BUG: check: a handler with effects serves an exchange that is explained")
+}
