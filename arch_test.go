@@ -20,13 +20,13 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch",
-	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics",
+	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward fastcgi streaming groups",
 	/* 4 handlers */ "proxy script static wsrelay probes",
 	/* 5          */ "contexts",
 	/* 6          */ "generation",
-	/* 7          */ "check status front",
+	/* 7          */ "check status control front",
 	/* 8          */ "server",
 	/* 9          */ "demo",
 	/* 10         */ "cmd/httpjet",
@@ -37,6 +37,7 @@ var levels = []string{
 // harnesses under interop and bench are not counted.
 var census = []string{
 	"accesslog.flush",
+	"control.serve",
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"fastcgi.pumpStdin",

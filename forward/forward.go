@@ -10,6 +10,7 @@ import (
 
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/trace"
 )
 
 // ForMode says what becomes of X-Forwarded-For (R-HDR-2).
@@ -35,6 +36,8 @@ type Options struct {
 
 	PeerHost bool  // Host is the peer's, not the client's (R-CTX-8)
 	Path     *Path // nil: the path goes on as it is (R-CTX-7)
+
+	Trace trace.Options // of traceparent and tracestate (R-TRACE-1)
 }
 
 // Host returns the Host of the request to the upstream; "" means the authority of
@@ -73,6 +76,9 @@ func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 		dst.Add("Trailer", announced)
 	}
 	joinCookies(x, dst)
+	if o.Trace != (trace.Options{}) {
+		o.Trace.Outgoing(dst, o.trusts(x.Req.Remote.Addr()))
+	}
 	o.add(x, dst, chain)
 }
 

@@ -16,6 +16,7 @@ import (
 	"httpjet/forward"
 	"httpjet/proxy"
 	"httpjet/script"
+	"httpjet/trace"
 	"httpjet/wsrelay"
 	"httpjet/xmlconf"
 )
@@ -197,6 +198,7 @@ func (b *builder) buildProxyContext(h *host, c *xmlconf.Context, out *contexts.C
 	}
 	out.Serves, out.Scope, out.Group = exchange.Proxy, p.scope, p.decl.Name
 	out.Handler = b.buildProxy(h, p, c, out.Regexp)
+	b.use(h, p, out, c.URI, true)
 }
 
 // buildProxy returns the handler of a proxy processor, for a context (or nil) with
@@ -227,7 +229,23 @@ func (b *builder) buildHop(h *host, p *processor, c *xmlconf.Context) forward.Op
 	}
 	return forward.Options{Trusted: b.trusts(h.out), PeerHost: !from("preserveHost").PreserveHost,
 		For: forModes[from("forwardedFor").ForwardedFor], NoProto: !from("forwardedProto").ForwardedProto,
-		NoHost: !from("forwardedHost").ForwardedHost, NoVia: !from("addVia").AddVia}
+		NoHost: !from("forwardedHost").ForwardedHost, NoVia: !from("addVia").AddVia,
+		Trace: b.buildTrace(from("traceMode").TraceMode)}
+}
+
+// buildTrace is how the trace context goes to an upstream: as traceMode says where
+// it is written, else as the server does. A span needs an inject at least, and is
+// told by xmlconf.
+func (b *builder) buildTrace(mode string) trace.Options {
+	o := trace.Options{}
+	if t := b.cfg.Server.Tracing; t != nil {
+		o.Distrust = !t.TrustInbound
+		mode = or(mode, t.Mode)
+	}
+	if mode == "inject" || mode == "span" {
+		o.Mode = trace.Inject
+	}
+	return o
 }
 
 // buildPath is the change of paths of a proxy context, nil for none (R-CTX-7).
@@ -273,6 +291,7 @@ func (b *builder) buildAppContext(h *host, c *xmlconf.Context, out *contexts.Con
 	}
 	out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
 	out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
+	b.use(h, p, out, c.URI, false)
 }
 
 // buildBalancerContext is a proxy or a fcgi context, as the workers are.
@@ -287,11 +306,13 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 	case p.runs == xmlconf.KindProxy:
 		out.Kind, out.Serves, out.Scope, out.Group = contexts.Proxy, exchange.Proxy, p.scope, p.decl.Name
 		out.Handler = b.buildProxy(h, p, c, out.Regexp)
+		b.use(h, p, out, c.URI, true)
 	case !h.Decl.EnableScript || !c.EnableScript:
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
 	default:
 		out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
 		out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
+		b.use(h, p, out, c.URI, false)
 	}
 }
 
@@ -315,6 +336,7 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 	}
 	out.Dirs = b.buildContextDirs(h, c.Location)
 	out.Handler, out.Scope, out.Group = b.buildApp(h, p, "", c.ResponseTimeout), p.scope, p.decl.Name
+	b.use(h, p, out, c.URI, false)
 }
 
 // buildRedirect answers external redirects (LiteSpeed 7.2).
@@ -394,7 +416,9 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 	d.Targets = []xmlconf.Address{*ws.Target}
 	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
 	p.peers = []peer{{p, 0}}
-	return b.buildRelay(p, b.buildHop(h, p, nil), nil)
+	relay := b.buildRelay(p, b.buildHop(h, p, nil), nil)
+	b.use(h, p, nil, ws.URI, true)
+	return relay
 }
 
 // buildScripts gives suffixes to applications: the server's list, then the
@@ -455,10 +479,15 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "use an extProcessor of type fcgi",
 			"scriptHandler %s: processor %q: %s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Handler, p.fault)
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
-	case p.runs == xmlconf.KindProxy:
-		return &contexts.Script{Handler: b.buildProxy(h, p, nil, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
 	}
-	return &contexts.Script{Handler: b.buildApp(h, p, "", 0), Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
+	out := &contexts.Script{Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
+	if p.runs == xmlconf.KindProxy {
+		out.Handler, out.Serves = b.buildProxy(h, p, nil, nil), exchange.Proxy
+	} else {
+		out.Handler = b.buildApp(h, p, "", 0)
+	}
+	b.use(h, p, nil, "*."+strings.Join(sh.Suffixes, ",*."), false)
+	return out
 }
 
 func reasonFor(kind xmlconf.ProcessorKind) string {

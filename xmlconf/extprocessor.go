@@ -107,7 +107,7 @@ type ProxyOptions struct {
 	ForwardedProto bool   `conf:"forwardedProto" default:"1" as:"honoured,strict" doc:"X-Forwarded-Proto"`
 	ForwardedHost  bool   `conf:"forwardedHost" default:"1" as:"honoured,strict" doc:"X-Forwarded-Host"`
 	AddVia         bool   `conf:"addVia" default:"1" as:"honoured,strict" doc:"Via"`
-	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"later,strict" doc:"overrides tracing/mode"`
+	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"honoured,strict" doc:"overrides tracing/mode; span is not honoured yet and acts as inject"`
 }
 
 // HealthCheck is the active probe of a group (spec section 11).

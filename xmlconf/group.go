@@ -43,6 +43,7 @@ func (p *ExtProcessor) settle(fs *Findings) {
 			idle(&p.Block, fs, subject, hopOptions)
 		}
 	}
+	reportSpan(p.TraceMode, p.At("traceMode"), subject+"traceMode", fs)
 	p.HealthCheck.settle(fs, subject)
 	p.CircuitBreaker.settle(fs, subject)
 	p.Retry.settle(fs, subject)
@@ -259,6 +260,7 @@ func (c *Context) settle(fs *Findings) {
 	if !proxy && !strings.EqualFold(c.Type, "loadbalancer") {
 		idle(&c.Block, fs, subject, append([]string{"stripPrefix", "pathRewrite"}, hopOptions...))
 	}
+	reportSpan(c.TraceMode, c.At("traceMode"), subject+"traceMode", fs)
 	c.Retry.settle(fs, subject)
 }
 
@@ -287,7 +289,7 @@ func (c *Context) settleMatch(fs *Findings, subject string, proxy bool) {
 }
 
 // hopOptions are the options of a request on its way to an HTTP upstream.
-var hopOptions = []string{"preserveHost", "forwardedFor", "forwardedProto", "forwardedHost", "addVia", "wsIdleTimeout"}
+var hopOptions = []string{"preserveHost", "forwardedFor", "forwardedProto", "forwardedHost", "addVia", "wsIdleTimeout", "traceMode"}
 
 // idle tells of options that only type proxy knows.
 func idle(b *Block, fs *Findings, subject string, options []string) {
