@@ -4,10 +4,11 @@
 // is asked only where a peer is broken. It neither calls a peer nor decides
 // whether an attempt may be repeated.
 //
-// What is known of a group lives in three places, because it survives reloads by
-// different identities (R-GRP-9): a Verdict says whether one peer can be reached,
-// a State holds what belongs to the group as a whole, and a Group, immutable, is
-// both as one generation of the configuration wants them used.
+// What is known of a group lives in four places, because it survives reloads by
+// different identities (R-GRP-9): a Verdict says whether one peer can be reached, a
+// Seat whether it is drained at run time, a State holds what belongs to the group
+// as a whole, and a Group, immutable, is all of them as one generation of the
+// configuration wants them used.
 package groups
 
 import (
@@ -48,6 +49,7 @@ type Peer struct {
 	ID      string
 	Client  extproc.Client
 	Verdict *Verdict // nil: a new one
+	Seat    *Seat    // nil: a new one
 	Drained bool     // by configuration: chosen by nobody (R-DRAIN-1)
 }
 
@@ -84,6 +86,7 @@ type Group struct {
 // member is a peer with what the choice reads of it.
 type member struct {
 	verdict *Verdict
+	seat    *Seat
 	hash    uint64
 	share   uint64 // 2^24/weight
 	drained bool
@@ -113,7 +116,11 @@ func New(o Options) *Group {
 		if p.Verdict == nil {
 			p.Verdict = NewVerdict(Health{}, o.Now)
 		}
-		g.peers[i] = member{verdict: p.Verdict, client: p.Client, drained: p.Drained, hash: HashString(p.ID),
+		if p.Seat == nil {
+			p.Seat = o.State.seatOf(i)
+		}
+		p.Seat.join(o.State, i)
+		g.peers[i] = member{verdict: p.Verdict, seat: p.Seat, client: p.Client, drained: p.Drained, hash: HashString(p.ID),
 			share: 1 << 24 / uint64(o.State.peers[i].weight)}
 		g.equal = g.equal && g.peers[i].share == g.peers[0].share
 		if o.Policy == Sticky {
@@ -267,6 +274,7 @@ func (r *Reservation) Release(err error) {
 	s := g.state
 	s.mu.Lock()
 	p := &s.peers[r.peer]
+	p.outcomes[result(r.status, o)]++
 	switch class := r.status / 100; {
 	case class > 0 && class < len(p.replies):
 		p.replies[class]++
@@ -304,10 +312,6 @@ func (g *Group) Report(peer int, ok bool) (from, to Standing) {
 	return g.peers[peer].verdict.Report(ok)
 }
 
-// Drain sets or clears the run-time drain of a peer, which survives reloads of an
-// unchanged group (R-DRAIN-2).
-func (g *Group) Drain(peer int, drained bool) {
-	g.state.mu.Lock()
-	g.state.peers[peer].drained = drained
-	g.state.mu.Unlock()
-}
+// Drain sets or clears the run-time drain of a peer, which survives reloads of the
+// peer (R-DRAIN-2). One that the configuration drains stays so.
+func (g *Group) Drain(peer int, drained bool) { g.peers[peer].seat.drain(drained) }

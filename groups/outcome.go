@@ -58,6 +58,40 @@ func outcomeOf(err error) outcome {
 	return undecided
 }
 
+// Result is how an attempt ended, as logs and metrics say it (R-LOG-2).
+type Result uint8
+
+const (
+	Success        Result = iota // a reply below 500, or a tunnel, to its end
+	UpstreamError                // a reply of 500 or more
+	TransportError               // no reply head
+	TimedOut                     // no reply head, or no progress, in time
+	Canceled                     // the client, or this server, ended it
+	ResponseError                // a body that broke off
+	Results                      // how many there are
+)
+
+var resultNames = [Results]string{"success", "upstream_error", "transport_error", "timeout", "canceled", "response_error"}
+
+func (r Result) String() string { return resultNames[r] }
+
+// result is how an attempt with this status, 0 without a head, ended.
+func result(status int, o outcome) Result {
+	switch {
+	case o == undecided:
+		return Canceled
+	case o == dialTimedOut, o == timedOut:
+		return TimedOut
+	case o == succeeded && status < 500:
+		return Success
+	case o == succeeded:
+		return UpstreamError
+	case status == 0:
+		return TransportError
+	}
+	return ResponseError
+}
+
 // Cause is why there was no reply head.
 type Cause uint8
 

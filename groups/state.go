@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// State is what belongs to a group as a whole: turns, counts, response breakers
-// and run-time drains. It outlives the generations that do not change the group.
+// State is what belongs to a group as a whole: turns, counts and response breakers.
+// It outlives the generations that do not change the group.
 type State struct {
 	breaker Breaker // immutable
 
@@ -26,11 +26,13 @@ type peerState struct {
 	weight  int    // immutable
 	current int    // of the smooth turns
 	picks   uint64 // reservations made
-	drained bool
+	drained bool   // at run time
 	breaker breaker
 
-	replies  [6]uint64 // by class of status
-	failures [Causes]uint64
+	replies      [6]uint64 // by class of status
+	failures     [Causes]uint64
+	outcomes     [Results]uint64
+	drainVersion uint64 // of drained
 }
 
 // NewState returns the state of a group of n peers with these weights, 1 to 1000
@@ -84,16 +86,53 @@ type PeerState struct {
 	Cold     bool   // not healthy because not known yet
 	Dial     string // closed, open or half_open (R-BRK-10)
 	Response string // the same of the response breaker
-	Draining bool
-	Active   int // reservations held
+	Draining bool   // at run time or by configuration
+	Fixed    bool   // by configuration: no run-time command ends it
+	Active   int    // reservations held, also by what was there before a reload
+	Weight   int
+
+	// Results of probes in a row, one of the two 0; both 0 without a health check.
+	Successes, Failed int
 
 	// What was counted since the group's state or, for DialTrips, the peer's
 	// verdict began.
-	Picks                    uint64         // reservations made
-	Replies                  [6]uint64      // heads of replies, by class of status
-	Failures                 [Causes]uint64 // attempts without a head
-	DialTrips, ResponseTrips uint64         // how often a breaker opened
+	Picks                    uint64          // reservations made
+	Replies                  [6]uint64       // heads of replies, by class of status
+	Failures                 [Causes]uint64  // attempts without a head
+	Results                  [Results]uint64 // attempts that ended
+	DialTrips, ResponseTrips uint64          // how often a breaker opened
 }
+
+// Standing is the peer in one word of status: eligible, also while a breaker tries
+// it; draining, whatever else it is; cold; down; broken while a breaker is open.
+func (p *PeerState) Standing() string {
+	switch {
+	case p.Draining:
+		return "draining"
+	case p.Cold:
+		return "cold"
+	case !p.Healthy:
+		return "down"
+	case p.Dial == "open", p.Response == "open":
+		return "broken"
+	}
+	return "eligible"
+}
+
+// Attempts returns how many attempts have ended, and how many of them were the
+// peer's failure.
+func (p *PeerState) Attempts() (all, failed uint64) {
+	for r, n := range p.Results {
+		all += n
+		if Result(r) != Success && Result(r) != Canceled {
+			failed += n
+		}
+	}
+	return all, failed
+}
+
+// Eligible reports whether the peer may have requests, but for limits.
+func (p *PeerState) Eligible() bool { return p.Standing() == "eligible" }
 
 // Totals returns how often the group moved on to another peer, and had none for
 // an exchange.
@@ -110,13 +149,15 @@ func (g *Group) Snapshot() []PeerState {
 	g.state.mu.Lock()
 	for i := range out {
 		p := &g.state.peers[i]
-		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks,
-			Draining: p.drained || g.peers[i].drained, Response: p.breaker.name(now),
-			Replies: p.replies, Failures: p.failures, ResponseTrips: p.breaker.trips}
+		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks, Weight: p.weight,
+			Draining: p.drained || g.peers[i].drained, Fixed: g.peers[i].drained, Response: p.breaker.name(now),
+			Replies: p.replies, Failures: p.failures, Results: p.outcomes, ResponseTrips: p.breaker.trips}
 	}
 	g.state.mu.Unlock()
 	for i := range out {
 		v := g.peers[i].verdict
+		out[i].Active += g.peers[i].seat.active(g.state)
+		out[i].Successes, out[i].Failed = v.streaks()
 		out[i].Healthy, out[i].Dial = v.look(now)
 		out[i].Cold = !out[i].Healthy && v.cold.Load()
 		out[i].DialTrips = v.trips.Load()

@@ -19,8 +19,8 @@ import (
 //	group [policy] [key=value...]  a new group; keys: peers, weights, max, retry,
 //	                               breaker (threshold,open,half,failOn...), health
 //	                               (rise,fall), drained
-//	reload [policy] [key=value...] the group with other settings: verdicts stay; so
-//	                               does the state unless weights or policy change
+//	reload [policy] [key=value...] the group with other settings: verdicts and
+//	                               seats stay; so does the state unless weights or policy change
 //	reserve NAME [client=IP] [cookie=VALUE]
 //	again NAME                     the same exchange, another peer
 //	answered NAME STATUS
@@ -52,6 +52,7 @@ type session struct {
 	g        *Group
 	words    string // policy and weights of the state
 	verdicts []*Verdict
+	seats    []*Seat
 	held     map[string]*held
 }
 
@@ -67,7 +68,7 @@ func (s *session) run(w []string) string {
 	}
 	switch w[0] {
 	case "group":
-		s.verdicts, s.words = nil, ""
+		s.verdicts, s.seats, s.words = nil, nil, ""
 		s.build(w[1:])
 	case "reload":
 		s.build(w[1:])
@@ -216,9 +217,9 @@ func (s *session) build(words []string) {
 	s.words = identity.String()
 	for i := range n {
 		if len(s.verdicts) <= i {
-			s.verdicts = append(s.verdicts, NewVerdict(health, o.Now))
+			s.verdicts, s.seats = append(s.verdicts, NewVerdict(health, o.Now)), append(s.seats, &Seat{})
 		}
-		o.Peers = append(o.Peers, Peer{ID: "10.0.0." + strconv.Itoa(i+1) + ":80", Verdict: s.verdicts[i], Drained: drained[i]})
+		o.Peers = append(o.Peers, Peer{ID: "10.0.0." + strconv.Itoa(i+1) + ":80", Verdict: s.verdicts[i], Seat: s.seats[i], Drained: drained[i]})
 	}
 	s.g = New(o)
 }

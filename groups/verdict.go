@@ -192,6 +192,13 @@ func (v *Verdict) Standing() Standing {
 	return Down
 }
 
+// streaks returns the results of probes in a row, one of the two 0.
+func (v *Verdict) streaks() (successes, failures int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return max(v.streak, 0), max(-v.streak, 0)
+}
+
 // look returns the verdict for people.
 func (v *Verdict) look(now time.Time) (healthy bool, dial string) {
 	switch gate := v.gate.Load(); {
