@@ -6,11 +6,16 @@ package probes
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"httpjet/budget"
@@ -48,10 +53,23 @@ type Peer struct {
 	Counts       *Counts // nil: new ones
 }
 
-// Clock says when a peer is due. It outlives generations, so that reloads do not
-// multiply probes. It belongs to the scheduler that runs: the one before has been
-// stopped by then.
-type Clock struct{ due time.Time }
+// Clock says when a peer is due, and how its last probe ended. It outlives
+// generations, so that reloads do not multiply probes. It belongs to the scheduler
+// that runs: the one before has been stopped by then. Only Last is for others.
+type Clock struct {
+	due  time.Time
+	last atomic.Pointer[Last]
+}
+
+// Last is how a probe ended.
+type Last struct {
+	At     time.Time
+	OK     bool
+	Reason string // "" if OK; tells no address, as "status 500", "timeout", "refused"
+}
+
+// Last returns how the last probe ended, nil if none has.
+func (c *Clock) Last() *Last { return c.last.Load() }
 
 // Retire does nothing.
 func (c *Clock) Retire() {}
@@ -213,6 +231,7 @@ func (s *Scheduler) probe(ctx context.Context, t *task) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return // stopped: no result
 	}
+	t.Clock.last.Store(&Last{At: time.Now(), OK: err == nil, Reason: reasonOf(err)})
 	if err == nil {
 		t.Counts.Succeeded.Add(1)
 	} else {
@@ -222,6 +241,32 @@ func (s *Scheduler) probe(ctx context.Context, t *task) {
 	if from != to {
 		s.changed(t, from, to, err)
 	}
+}
+
+// reasonOf is the error of a probe without what it says of addresses and names
+// (R-API-5); "" for nil.
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	_, dns := errors.AsType[*net.DNSError](err)
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
+	step, detail, found := strings.Cut(err.Error(), ": ")
+	switch {
+	case !found: // status 500
+		return step
+	case detail == "not in time":
+		return "timeout"
+	case dns:
+		return "dns"
+	case cert:
+		return "certificate"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "reset"
+	}
+	return step // connect, reply
 }
 
 // changed logs and counts a transition (R-PROBE-6).

@@ -3,11 +3,15 @@ package probes
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -334,7 +338,7 @@ func TestQueue(t *testing.T) {
 	now := time.Now()
 	var q queue
 	for i := range 100 {
-		q = append(q, &task{Peer: Peer{Clock: &Clock{now.Add(time.Duration(i*37%101) * time.Second)}}})
+		q = append(q, &task{Peer: Peer{Clock: &Clock{due: now.Add(time.Duration(i*37%101) * time.Second)}}})
 	}
 	q.init()
 	last := now
@@ -367,5 +371,39 @@ func TestG19GroupsAreApart(t *testing.T) {
 		if a, b := x.Verdict.Standing(), y.Verdict.Standing(); a != groups.Up || b != groups.Down {
 			t.Errorf("%v and %v", a, b)
 		}
+	})
+}
+
+// R-API-5: the last probe of a peer is known, and its reason tells no address.
+func TestLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &fake{}
+		p := peerOf(client, time.Second, time.Second)
+		p.Clock = &Clock{}
+		s := New(Options{Peers: []Peer{p}})
+		if p.Clock.Last() != nil {
+			t.Error("a result before the first probe")
+		}
+		s.Start()
+		defer s.Stop()
+		f := func(cause error, want string) {
+			t.Helper()
+			client.set(cause)
+			time.Sleep(time.Second) // of the bubble
+			synctest.Wait()
+			l := p.Clock.Last()
+			if l == nil || l.OK != (cause == nil) || l.Reason != want || time.Since(l.At) > time.Second {
+				t.Errorf("%v: %+v", cause, l)
+			}
+		}
+		f(nil, "")
+		f(errors.New("status 500"), "status 500")
+		f(errors.New("connect: not in time"), "timeout")
+		f(fmt.Errorf("connect: %w", &net.DNSError{Name: "app.example", Server: "10.0.0.1:53", Err: "no such host"}), "dns")
+		f(fmt.Errorf("connect: %w", syscall.ECONNREFUSED), "refused")
+		f(fmt.Errorf("reply: %w", io.ErrUnexpectedEOF), "reset")
+		f(fmt.Errorf("connect: %w", &tls.CertificateVerificationError{Err: errors.New("valid for app.example")}), "certificate")
+		f(errors.New("connect: no route to 10.0.0.1"), "connect")
+		f(nil, "")
 	})
 }
