@@ -40,9 +40,9 @@ type Metrics struct {
 	DroppedLines atomic.Uint64
 
 	registry   *prometheus.Registry
-	requests   prometheus.Counter
+	requests   atomic.Uint64
 	duration   prometheus.Histogram
-	classes    [6]prometheus.Counter // by first digit; 0 and 1 are nil
+	classes    [6]atomic.Uint64 // by first digit; 0 and 1 are not told
 	codes      [600]prometheus.Counter
 	protocols  [4]prometheus.Counter                      // by major version; 0 is nil
 	served     [exchange.WebSocket + 1]prometheus.Counter // nil: not counted
@@ -52,6 +52,7 @@ type Metrics struct {
 	loaded     prometheus.Gauge
 	gauges     atomic.Pointer[Gauges]
 	groups     atomic.Pointer[func() []Group]
+	routes     atomic.Pointer[func() []Routed]
 }
 
 // bounds of the duration histograms: 16 from 50 µs to 5 s.
@@ -64,10 +65,10 @@ var codes = []int{400, 403, 404, 410, 414, 429, 500, 502, 503, 504}
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), errors: map[string]prometheus.Counter{}}
 	m.gauges.Store(&Gauges{})
-	m.registry.MustRegister(&upstream{m})
+	m.registry.MustRegister(&upstream{m}, &routeCollector{m})
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.requests = m.counter("requests_total", "Requests finished, refused ones included.")
+	m.read("requests_total", "Requests finished, refused ones included.", &m.requests)
 	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "httpjet_request_duration_seconds",
 		Help: "Time from the end of the request head to the last response byte.", Buckets: bounds})
 	m.registry.MustRegister(m.duration)
@@ -89,7 +90,7 @@ func New() *Metrics {
 
 func (m *Metrics) addOutcomes() {
 	for c := 2; c <= 5; c++ {
-		m.classes[c] = m.counter("status_"+strconv.Itoa(c)+"xx", "Responses with a status of this class; 499 is a client that went away.")
+		m.read("status_"+strconv.Itoa(c)+"xx", "Responses with a status of this class; 499 is a client that went away.", &m.classes[c])
 	}
 	for _, c := range codes {
 		m.codes[c] = m.counter("status_"+strconv.Itoa(c), "Responses with this status.")
@@ -125,6 +126,21 @@ func (m *Metrics) counter(name, help string) prometheus.Counter {
 	return c
 }
 
+// read registers a counter whose value others read too.
+func (m *Metrics) read(name, help string, n *atomic.Uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "httpjet_" + name, Help: help},
+		func() float64 { return float64(n.Load()) }))
+}
+
+// Requests returns how many requests have finished, and the responses by class of
+// status; 0 and 1 are empty.
+func (m *Metrics) Requests() (total uint64, classes [6]uint64) {
+	for i := range classes {
+		classes[i] = m.classes[i].Load()
+	}
+	return m.requests.Load(), classes
+}
+
 func (m *Metrics) gauge(name, help string, pick func(*Gauges) func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "httpjet_" + name, Help: help}, m.reader(pick)))
 }
@@ -141,11 +157,11 @@ func (m *Metrics) reader(pick func(*Gauges) func() int) func() float64 {
 // Finished counts an exchange whose last byte is out; err is what Run returned
 // and took the time since its head was complete. It allocates nothing.
 func (m *Metrics) Finished(x *exchange.Exchange, err error, took time.Duration) {
-	m.requests.Inc()
+	m.requests.Add(1)
 	m.duration.Observe(took.Seconds())
 	status := x.LoggedStatus(err)
 	if status >= 200 && status < len(m.codes) {
-		m.classes[status/100].Inc()
+		m.classes[status/100].Add(1)
 		if c := m.codes[status]; c != nil {
 			c.Inc()
 		}

@@ -21,8 +21,10 @@ type Peer struct {
 	Selections               uint64
 	Replies                  [6]uint64         // by class of status; 0 and 1 are not told
 	Failures                 map[string]uint64 // attempts without a head, by cause
+	Attempts                 map[string]uint64 // that ended, by outcome
 	Dial, Response           int               // breakers: 0 closed, 1 open, 2 half-open (R-BRK-10)
 	DialTrips, ResponseTrips uint64
+	Idle, Busy, Dialing      int // connections of its pool
 }
 
 // WatchGroups sets where the groups are read from, at every scrape.
@@ -45,13 +47,15 @@ var (
 	selections = desc("peer_selections_total", "Attempts for which the peer was chosen.", "peer")
 	replies    = desc("peer_responses_total", "Reply heads of the peer, by class of status.", "peer", "class")
 	failures   = desc("peer_prehead_failures_total", "Attempts that ended without a reply head, by reason.", "peer", "reason")
+	attempts   = desc("peer_attempts_total", "Attempts that ended, by outcome.", "peer", "outcome")
+	pools      = desc("pool_connections", "Connections to the peer; a tunnel is a busy one.", "peer", "state")
 	state      = desc("peer_breaker_state", "0 closed, 1 open, 2 half-open.", "peer", "breaker")
 	trips      = desc("peer_breaker_trips_total", "How often the breaker opened.", "peer", "breaker")
 )
 
 // Describe implements prometheus.Collector.
 func (u *upstream) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, state, trips} {
+	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, attempts, pools, state, trips} {
 		ch <- d
 	}
 }
@@ -80,6 +84,12 @@ func (u *upstream) Collect(ch chan<- prometheus.Metric) {
 			for reason, count := range p.Failures {
 				send(failures, prometheus.CounterValue, float64(count), n, reason)
 			}
+			for outcome, count := range p.Attempts {
+				send(attempts, prometheus.CounterValue, float64(count), n, outcome)
+			}
+			send(pools, prometheus.GaugeValue, float64(p.Idle), n, "idle")
+			send(pools, prometheus.GaugeValue, float64(p.Busy), n, "busy")
+			send(pools, prometheus.GaugeValue, float64(p.Dialing), n, "dialing")
 			send(state, prometheus.GaugeValue, float64(p.Dial), n, "dial")
 			send(state, prometheus.GaugeValue, float64(p.Response), n, "response")
 			send(trips, prometheus.CounterValue, float64(p.DialTrips), n, "dial")
