@@ -30,8 +30,8 @@ type Server struct {
 	Expires    Expires        `conf:"expires" as:"later,minor" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
 	Cache      Cache          `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
 	Quic       Quic           `conf:"quic" as:"later,minor" gate:"quicEnable" doc:"HTTP/3"`
-	Management *Management    `conf:"management" as:"later,strict" doc:"status and metrics listener"`
-	Tracing    *Tracing       `conf:"tracing" as:"later,strict" doc:"W3C trace context"`
+	Management *Management    `conf:"management" as:"honoured,strict" doc:"listener of status and metrics; --metrics-addr goes before its address"`
+	Tracing    *Tracing       `conf:"tracing" as:"honoured,strict" doc:"W3C trace context of requests to upstreams"`
 	Acme       *Acme          `conf:"acme" as:"later,strict" doc:"automatic certificates"`
 
 	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications every host may use"`
@@ -147,19 +147,19 @@ type Module struct {
 // Management is the listener of status and metrics (R-MGMT-1).
 type Management struct {
 	Block
-	Address      string   `conf:"address" default:"127.0.0.1:9090" doc:"literal IP and port"`
-	AllowedCIDRs []string `conf:"allowedCIDRs" doc:"networks that may ask; required for an address that is not loopback"`
+	Address      string   `conf:"address" default:"127.0.0.1:9090" doc:"literal IP and port, of its own; a reload may change it"`
+	AllowedCIDRs []string `conf:"allowedCIDRs" doc:"networks whose peers may ask, by the address of their connection; required for an address that is not loopback, else the loopback"`
 	Pprof        bool     `conf:"pprof" default:"0" doc:"/debug/pprof/ for loopback peers"`
 }
 
 // Tracing is the server's trace settings (R-TRACE-1).
 type Tracing struct {
 	Block
-	Mode         string `conf:"mode" range:"passthrough|inject|span" default:"passthrough" doc:"what happens to traceparent"`
-	SampleRate   string `conf:"sampleRate" default:"1.0" doc:"share of traced requests, 0 to 1"`
-	Exporter     string `conf:"exporter" range:"none|log|otlphttp" default:"none" doc:"where spans go"`
-	Endpoint     string `conf:"endpoint" doc:"URL of the collector"`
-	TrustInbound bool   `conf:"trustInbound" default:"1" doc:"accept the client's trace id as correlation"`
+	Mode         string `conf:"mode" range:"passthrough|inject|span" default:"passthrough" doc:"traceparent and tracestate go on as they came; inject adds a fresh traceparent where none can be read; span is not honoured yet and acts as inject"`
+	SampleRate   string `conf:"sampleRate" default:"1.0" as:"later" doc:"share of traced requests, 0 to 1"`
+	Exporter     string `conf:"exporter" range:"none|log|otlphttp" default:"none" as:"later" doc:"where spans go"`
+	Endpoint     string `conf:"endpoint" as:"later" doc:"URL of the collector"`
+	TrustInbound bool   `conf:"trustInbound" default:"1" doc:"0: trace context of clients that are no trusted proxies is dropped"`
 }
 
 // Acme is the server's account for automatic certificates (R-ACME-1).

@@ -18,6 +18,7 @@ func (s *Server) settle(fs *Findings) {
 		if t.Exporter == "otlphttp" && t.Endpoint == "" {
 			fs.Fatal("E-STRICT", t.Where, "write endpoint", "tracing: exporter otlphttp needs an endpoint")
 		}
+		reportSpan(t.Mode, t.At("mode"), "tracing: mode", fs)
 	}
 	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
 		fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
@@ -29,6 +30,13 @@ func (s *Server) settle(fs *Findings) {
 	if s.UseIPInProxyHeader == 1 || s.UseIPInProxyHeader == 4 {
 		fs.Warn("W-TRUST-ALL", s.At("useIpInProxyHeader"), "use 2 and mark trusted proxies with T", // R-ACL-3
 			"useIpInProxyHeader %d believes every client about its address", s.UseIPInProxyHeader)
+	}
+}
+
+// reportSpan tells that nobody makes spans yet.
+func reportSpan(mode string, at Place, subject string, fs *Findings) {
+	if mode == "span" {
+		fs.Warn("W-NOT-YET", at, "write inject", "%s span is not honoured by this version: it acts as inject", subject)
 	}
 }
 
@@ -48,11 +56,11 @@ func (m *Management) settle(fs *Findings) {
 	}
 	at, err := netip.ParseAddrPort(m.Address)
 	switch {
-	case err != nil:
+	case err != nil || at.Addr().Zone() != "":
 		fs.Fatal("E-STRICT", m.At("address"), "write 127.0.0.1:9090", "management: address %q is no literal IP address with a port", cut(m.Address))
-	case !at.Addr().IsLoopback() && len(m.AllowedCIDRs) == 0:
+	case !at.Addr().Unmap().IsLoopback() && len(m.AllowedCIDRs) == 0:
 		fs.Fatal("E-STRICT", m.At("address"), "write allowedCIDRs", "management: an address that is not loopback needs allowedCIDRs")
-	case !at.Addr().IsLoopback():
+	case !at.Addr().Unmap().IsLoopback():
 		fs.Warn("W-MGMT-REMOTE", m.At("address"), "", "management: %s can be reached from other machines", at)
 	}
 	for _, c := range m.AllowedCIDRs {
