@@ -57,6 +57,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		b.buildVHost(h)
 	}
 	b.buildListeners()
+	b.buildRoutes()
 	b.buildProbes()
 	return b.g
 }

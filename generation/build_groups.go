@@ -9,7 +9,6 @@ import (
 	"httpjet/extproc"
 	"httpjet/fastcgi"
 	"httpjet/groups"
-	"httpjet/metrics"
 	"httpjet/xmlconf"
 )
 
@@ -40,8 +39,8 @@ func (b *builder) group(p *processor) *groups.Group {
 	return p.group
 }
 
-// buildGroup leases what a group consists of: a client and a verdict for each
-// peer, and the state of the whole.
+// buildGroup leases what a group consists of: a client, a verdict and a seat for
+// each peer, and the state of the whole.
 func (b *builder) buildGroup(p *processor) *groups.Group {
 	d := p.decl
 	o := groups.Options{Scope: p.scope, Name: d.Name, Policy: policies[d.LoadBalancePolicy], MaxInFlight: d.MaxInFlight,
@@ -53,10 +52,17 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	if o.Policy == groups.Sticky {
 		o.Key = b.kept.cookieKey()
 	}
+	u := &upstream{scope: p.scope, name: b.label(p), policy: or(d.LoadBalancePolicy, "primary-first"), decl: d, runs: p.runs}
+	if p.kind == xmlconf.KindLoadBalancer {
+		u.policy, u.decl = "weighted-least-active", p.peers[0].owner.decl
+	}
 	for i, pe := range p.peers {
 		t, a := pe.target(), pe.owner.decl.Targets[pe.i]
 		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.client(t), Drained: slices.Contains(d.Drained, i)}
-		peer.Verdict = b.verdict(pe, t, peer.Client)
+		m := member{client: peer.Client, address: a}
+		peer.Verdict, m.clock = b.verdict(pe, t, peer.Client)
+		peer.Seat = b.seat(seatKey{p.scope, d.Name, p.kind, t.Name + " " + peer.ID})
+		u.peers = append(u.peers, m)
 		o.Peers = append(o.Peers, peer)
 		key.peers += strconv.Quote(t.Name) + strconv.Quote(peer.ID)
 	}
@@ -68,48 +74,28 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	})
 	b.g.leases = append(b.g.leases, release)
 	o.State = s
-	g := groups.New(o)
-	b.g.upstreams = append(b.g.upstreams, upstream{p.scope, b.label(p), g})
-	return g
+	u.group = groups.New(o)
+	p.up = u
+	b.g.upstreams = append(b.g.upstreams, u)
+	return u.group
 }
 
-// upstream is a group with its labels in metrics and status.
-type upstream struct {
-	scope, name string
-	group       *groups.Group
+// seat leases the seat of a peer.
+func (b *builder) seat(key seatKey) *groups.Seat {
+	s, release := b.kept.Seats.Acquire(key, func() *groups.Seat { return &groups.Seat{} })
+	b.g.leases = append(b.g.leases, release)
+	return s
 }
 
 // label is the name of a processor, with its type if another one in its scope has
 // the name: kinds are apart, labels are not.
 func (b *builder) label(p *processor) string {
 	name := p.decl.Name
-	for slices.ContainsFunc(b.g.upstreams, func(u upstream) bool { return u.scope == p.scope && u.name == name }) {
+	for slices.ContainsFunc(b.g.upstreams, func(u *upstream) bool { return u.scope == p.scope && u.name == name }) {
 		name = strings.ToLower(p.decl.Type) + "::" + name
 	}
 	return name
 }
-
-// Groups returns the upstream groups as they are.
-func (g *Generation) Groups() []metrics.Group {
-	out := make([]metrics.Group, len(g.upstreams))
-	for i, u := range g.upstreams {
-		m := metrics.Group{Scope: u.scope, Name: u.name}
-		m.Failovers, m.NoUpstream = u.group.Totals()
-		for _, p := range u.group.Snapshot() {
-			failures := map[string]uint64{}
-			for c, n := range p.Failures {
-				failures[groups.Cause(c).String()] = n
-			}
-			m.Peers = append(m.Peers, metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
-				Replies: p.Replies, Failures: failures, Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
-				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips})
-		}
-		out[i] = m
-	}
-	return out
-}
-
-var breakerStates = map[string]int{"closed": 0, "open": 1, "half_open": 2}
 
 // client leases the client of a target.
 func (b *builder) client(t extproc.Target) extproc.Client {

@@ -30,28 +30,32 @@ type countKey struct {
 }
 
 // verdict leases the verdict of a peer, whose pool is that of t and of client. With
-// a health check it is probed once the generation is published. A load balancer
-// shares the verdicts of its workers, and they are probed once.
-func (b *builder) verdict(pe peer, t extproc.Target, client extproc.Client) *groups.Verdict {
+// a health check it is probed once the generation is published, by the clock that is
+// returned. A load balancer shares the verdicts of its workers, and they are probed
+// once.
+func (b *builder) verdict(pe peer, t extproc.Target, client extproc.Client) (*groups.Verdict, *probes.Clock) {
 	check, health := healthCheck(pe.owner)
 	key := peerKey{t.Scope, t.Name, t.Kind, t.Scheme, t.Network, t.Address, t.TLSName, check, health}
 	v, release := b.kept.Verdicts.Acquire(key, func() *groups.Verdict { return groups.NewVerdict(health, time.Now) })
 	b.g.leases = append(b.g.leases, release)
-	if health == (groups.Health{}) || b.probed[key] {
-		return v
+	if health == (groups.Health{}) {
+		return v, nil
+	}
+	clock, release := b.kept.Clocks.Acquire(key, func() *probes.Clock { return &probes.Clock{} })
+	b.g.leases = append(b.g.leases, release)
+	if b.probed[key] {
+		return v, clock
 	}
 	prober, ok := client.(probes.Prober)
 	if !ok {
 		panic("BUG: a client without probes has a health check")
 	}
 	b.probed[key] = true
-	clock, release := b.kept.Clocks.Acquire(key, func() *probes.Clock { return &probes.Clock{} })
-	b.g.leases = append(b.g.leases, release)
 	counts, release := b.kept.Counts.Acquire(countKey{t.Scope, t.Name, pe.i}, func() *probes.Counts { return &probes.Counts{} })
 	b.g.leases = append(b.g.leases, release)
 	b.peers = append(b.peers, probes.Peer{Scope: t.Scope, Group: b.label(pe.owner), Ordinal: pe.i, Check: check,
 		Client: prober, Verdict: v, Clock: clock, Counts: counts})
-	return v
+	return v, clock
 }
 
 // healthCheck is how the peers of p are probed; zero without an element.

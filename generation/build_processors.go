@@ -19,6 +19,7 @@ type processor struct {
 	runs  xmlconf.ProcessorKind // what it speaks: its kind, or that of a balancer's workers
 	peers []peer                // its addresses, or those of a balancer's workers
 	group *groups.Group         // once something names it
+	up    *upstream             // likewise
 	fault string                // why it cannot be routed to although it resolves; "" if it can
 }
 

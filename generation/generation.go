@@ -46,6 +46,8 @@ type Kept struct {
 	Apps     keep.Map[extproc.Target, *fastcgi.Client]
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]
+	Seats    keep.Map[seatKey, *groups.Seat]
+	Routes   keep.Map[routeKey, *metrics.Route]
 	Clocks   keep.Map[peerKey, *probes.Clock]
 	Counts   keep.Map[countKey, *probes.Counts]
 	Sinks    keep.Map[accesslog.Options, *accesslog.Sink]
@@ -113,7 +115,9 @@ type Generation struct {
 	sinks     []*accesslog.Sink
 	metrics   *metrics.Metrics
 	log       *slog.Logger
-	upstreams []upstream
+	upstreams []*upstream
+	routes    map[routeKey]*metrics.Route
+	routed    []metrics.Routed // the same, in the order of the file
 	leases    []func()
 	probes    *probes.Scheduler
 	peers     []probes.Peer // that it probes
@@ -129,7 +133,9 @@ func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x)
 
 // Finished writes the access log and counts x after its last byte.
 func (g *Generation) Finished(x *exchange.Exchange, err error) {
-	g.metrics.Finished(x, err, x.Ended.Sub(x.Began))
+	took := x.Ended.Sub(x.Began)
+	g.metrics.Finished(x, err, took)
+	g.routeOf(x).Finished(x.LoggedStatus(err), took)
 	if err != nil {
 		g.explain(x, err)
 	}

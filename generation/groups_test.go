@@ -94,14 +94,14 @@ func TestReloadKeepsGroups(t *testing.T) {
 	}
 	f("nothing", "x", "x", "open", true, true)
 	f("what is no identity", "<retryTimeout>600", "<maxConns>7</maxConns><maxInFlight>9</maxInFlight><retryTimeout>60", "open", true, true)
-	f("weights", "<loadBalancePolicy>", "<addressWeights>1,2</addressWeights><loadBalancePolicy>", "open", false, false)
-	f("policy", "round-robin", "least-conn", "open", false, false)
-	f("breaker", "<retryTimeout>", "<circuitBreaker/><retryTimeout>", "open", false, false)
+	f("weights", "<loadBalancePolicy>", "<addressWeights>1,2</addressWeights><loadBalancePolicy>", "open", true, false) // R-DRAIN-2: of the peer
+	f("policy", "round-robin", "least-conn", "open", true, false)
+	f("breaker", "<retryTimeout>", "<circuitBreaker/><retryTimeout>", "open", true, false)
 	f("an endpoint", "9001", "9002", "open", false, false)
-	f("the peer itself", "9000", "9009", "closed", false, false)
+	f("the peer itself", "9000", "9009", "closed", true, false)
 	g1.Retire()
-	if n, m := r.kept.Groups.Len(), r.kept.Verdicts.Len(); n != 0 || m != 0 {
-		t.Errorf("%d states and %d verdicts are left", n, m)
+	if n, m, s := r.kept.Groups.Len(), r.kept.Verdicts.Len(), r.kept.Seats.Len(); n != 0 || m != 0 || s != 0 {
+		t.Errorf("%d states, %d verdicts and %d seats are left", n, m, s)
 	}
 }
 

@@ -1,0 +1,257 @@
+package generation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"httpjet/contexts"
+	"httpjet/extproc"
+	"httpjet/groups"
+	"httpjet/metrics"
+	"httpjet/probes"
+	"httpjet/xmlconf"
+)
+
+// seatKey is the identity of a peer's seat: its place in the file, its health check
+// and all settings of its group may change (R-DRAIN-2).
+type seatKey struct {
+	scope, name string // of the group
+	kind        xmlconf.ProcessorKind
+	peer        string
+}
+
+// upstream is a group with what status and metrics tell of it.
+type upstream struct {
+	scope, name string // its labels: together unique
+	policy      string
+	decl        *xmlconf.ExtProcessor
+	runs        xmlconf.ProcessorKind
+	group       *groups.Group
+	peers       []member // by ordinal
+	routes      []route
+}
+
+// member is a peer of an upstream beside what its group knows.
+type member struct {
+	client  extproc.Client
+	address xmlconf.Address
+	clock   *probes.Clock // of its health check; nil: none
+}
+
+// route is who sends requests to an upstream.
+type route struct {
+	host    *contexts.VHost
+	context *contexts.Context // nil: a script handler or a map
+	label   string
+	needed  bool // readiness depends on it (R-API-2)
+}
+
+// serves reports whether requests can reach the upstream by this way at all.
+func (r *route) serves() bool {
+	return !r.host.Suspended && r.host.Closed == "" && (r.context == nil || r.context.Closed == "")
+}
+
+// use notes that requests of a host go to p; context is nil for script handlers
+// and maps. Only proxy contexts and maps decide readiness.
+func (b *builder) use(h *host, p *processor, context *contexts.Context, label string, needed bool) {
+	if p.up != nil {
+		p.up.routes = append(p.up.routes, route{h.out, context, label, needed})
+	}
+}
+
+// Upstream is a group as status shows it (R-API-5). It tells no address.
+type Upstream struct {
+	Scope, Name    string
+	Kind, Protocol string // proxy, fcgi; http, https, h2, h2s, fastcgi
+	Policy         string
+	Routes         []Route
+	Check          *xmlconf.HealthCheck // nil: none; of a balancer, its first worker's
+	Failovers      uint64
+	NoUpstream     uint64
+	Peers          []Peer
+}
+
+// Route is a virtual host and the uri of a context or map of it, or a suffix.
+type Route struct{ VHost, URI string }
+
+// Peer is one member of an Upstream.
+type Peer struct {
+	groups.PeerState
+	Pool  extproc.PoolStats
+	Probe *probes.Last // nil: none has ended
+}
+
+// Upstreams returns the groups as they are, those of the server first, then in the
+// order of the file.
+func (g *Generation) Upstreams() []Upstream {
+	out := make([]Upstream, 0, len(g.upstreams))
+	for _, u := range g.upstreams {
+		out = append(out, u.view())
+	}
+	slices.SortStableFunc(out, func(a, b Upstream) int { return cmp.Compare(rank(a.Scope), rank(b.Scope)) })
+	return out
+}
+
+func rank(scope string) int {
+	if scope == "server" {
+		return 0
+	}
+	return 1
+}
+
+func (u *upstream) view() Upstream {
+	v := Upstream{Scope: u.scope, Name: u.name, Kind: "proxy", Protocol: "http", Policy: u.policy, Check: u.decl.HealthCheck}
+	if u.runs == xmlconf.KindFastCGI {
+		v.Kind, v.Protocol = "fcgi", "fastcgi"
+	} else if len(u.peers) > 0 && u.peers[0].address.Scheme != "" {
+		v.Protocol = u.peers[0].address.Scheme
+	}
+	for _, r := range u.routes {
+		v.Routes = append(v.Routes, Route{r.host.Name, r.label})
+	}
+	v.Failovers, v.NoUpstream = u.group.Totals()
+	for i, s := range u.group.Snapshot() {
+		p := Peer{PeerState: s}
+		if c, ok := u.peers[i].client.(interface{ Stats() extproc.PoolStats }); ok {
+			p.Pool = c.Stats()
+		}
+		if c := u.peers[i].clock; c != nil {
+			p.Probe = c.Last()
+		}
+		v.Peers = append(v.Peers, p)
+	}
+	return v
+}
+
+// Unready says why an upstream keeps the server from being ready.
+type Unready struct{ VHost, Route string }
+
+// Unready returns the proxy contexts and WebSocket maps whose group has no eligible
+// peer (R-API-2). One that a breaker tries counts as eligible, a cold one does not.
+func (g *Generation) Unready() (out []Unready) {
+	for _, u := range g.upstreams {
+		states := u.group.Snapshot()
+		if slices.ContainsFunc(states, func(p groups.PeerState) bool { return p.Eligible() }) {
+			continue
+		}
+		for i := range u.routes {
+			if r := &u.routes[i]; r.needed && r.serves() {
+				out = append(out, Unready{r.host.Name, r.label})
+			}
+		}
+	}
+	return out
+}
+
+// Groups returns what metrics tell of the groups.
+func (g *Generation) Groups() []metrics.Group {
+	out := make([]metrics.Group, 0, len(g.upstreams))
+	for _, u := range g.upstreams {
+		v := u.view()
+		m := metrics.Group{Scope: v.Scope, Name: v.Name, Failovers: v.Failovers, NoUpstream: v.NoUpstream}
+		for _, p := range v.Peers {
+			failures, results := map[string]uint64{}, map[string]uint64{}
+			for c, n := range p.Failures {
+				failures[groups.Cause(c).String()] = n
+			}
+			for r, n := range p.Results {
+				results[groups.Result(r).String()] = n
+			}
+			m.Peers = append(m.Peers, metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
+				Replies: p.Replies, Failures: failures, Attempts: results, Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
+				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips, Idle: p.Pool.Idle, Busy: p.Pool.Busy})
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+var breakerStates = map[string]int{"closed": 0, "open": 1, "half_open": 2}
+
+// Drained is the outcome of a run-time drain, or of its end.
+type Drained struct {
+	Scope, Group string
+	Ordinal      int
+	Address      string // of the peer
+	Draining     bool   // now
+	Active       int    // requests that are with it; 0: it may be stopped
+	Eligible     int    // peers of the group that can have requests
+}
+
+// Drain sets or clears the run-time drain of a peer (R-DRAIN-2). The group is named
+// as "group" or "scope/group" where another one has its name; the peer by ordinal or
+// address. An error is for people.
+func (g *Generation) Drain(group, peer string, drain bool) (Drained, error) {
+	u, err := g.findUpstream(group)
+	if err != nil {
+		return Drained{}, err
+	}
+	i, err := u.findPeer(peer)
+	if err != nil {
+		return Drained{}, err
+	}
+	u.group.Drain(i, drain)
+	states := u.group.Snapshot()
+	d := Drained{Scope: u.scope, Group: u.name, Ordinal: i, Address: u.peers[i].address.Address, Draining: states[i].Draining, Active: states[i].Active}
+	for _, s := range states {
+		if s.Eligible() {
+			d.Eligible++
+		}
+	}
+	if !drain && states[i].Fixed {
+		return d, fmt.Errorf("peer %d of %s/%s is drained by addressDrain in the configuration: remove it there and reload", i, u.scope, u.name)
+	}
+	return d, nil
+}
+
+func (g *Generation) findUpstream(name string) (*upstream, error) {
+	var found []*upstream
+	for _, u := range g.upstreams {
+		if u.scope+"/"+u.name == name {
+			return u, nil
+		}
+		if u.name == name {
+			found = append(found, u)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		var names []string
+		for _, u := range g.upstreams {
+			names = append(names, u.scope+"/"+u.name)
+		}
+		if meant := xmlconf.Suggest(name, names); meant != "" {
+			return nil, fmt.Errorf("no group %q is in use (is %q meant?)", name, meant)
+		}
+		return nil, fmt.Errorf("no group %q is in use: httpjet status lists them", name)
+	}
+	var names []string
+	for _, u := range found {
+		names = append(names, u.scope+"/"+u.name)
+	}
+	return nil, fmt.Errorf("%d groups are called %q: name one of %s", len(found), name, strings.Join(names, ", "))
+}
+
+// findPeer accepts an ordinal, or an address as the configuration has it.
+func (u *upstream) findPeer(name string) (int, error) {
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		n = -1
+		use := xmlconf.ProxyAddress
+		if u.runs == xmlconf.KindFastCGI {
+			use = xmlconf.AppAddress
+		}
+		if a, err := xmlconf.ParseAddress(name, use); err == nil {
+			n = slices.IndexFunc(u.peers, func(m member) bool { return m.address.Network == a.Network && m.address.Address == a.Address })
+		}
+	}
+	if n < 0 || n >= len(u.peers) {
+		return 0, fmt.Errorf("%s/%s has no peer %q: write an ordinal from 0 to %d, or an address as in the configuration", u.scope, u.name, name, len(u.peers)-1)
+	}
+	return n, nil
+}
