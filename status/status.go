@@ -1,6 +1,7 @@
-// Package status is the admin listener: plain HTTP on an address of its own that
-// tells whether the process lives and what it counts. It changes nothing, serves
-// no application, and its requests are neither logged nor counted.
+// Package status is the management listener: plain HTTP on an address of its own
+// that tells whether the process lives, what it counts, and how its upstreams are.
+// It changes nothing, serves no application, and its requests are neither logged nor
+// counted.
 package status
 
 import (
@@ -11,8 +12,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -28,7 +32,7 @@ const (
 	headSlack    = 4 << 10 // what net/http allows on top of MaxHeaderBytes
 )
 
-// Config says where the admin listener is and who may ask.
+// Config says where the management listener is and who may ask.
 type Config struct {
 	// Addr is a literal IP with a port, as "127.0.0.1:9090" or "[::1]:9090".
 	Addr string
@@ -37,45 +41,44 @@ type Config struct {
 	// of the loopback, and Addr must be a loopback address.
 	Allow []netip.Prefix
 
-	// Metrics answers /metrics; nil: 404.
+	// Pprof answers /debug/pprof/ to peers of the loopback.
+	Pprof bool
+
+	// Metrics answers /metrics, API the documents; nil: 404.
 	Metrics http.Handler
+	API     *API
 
 	// Log takes what goes wrong; nil drops it.
 	Log *slog.Logger
 }
 
-// Server is the admin listener. Its owner calls Listen, Start and Shutdown in
+// Server is the management listener. Its owner calls Listen, Start and Shutdown in
 // this order.
 type Server struct {
 	addr    netip.AddrPort
-	allow   []netip.Prefix
+	rules   atomic.Pointer[rules]
 	metrics http.Handler
+	api     *API
 	log     *slog.Logger
 	http    http.Server
 	ln      net.Listener
 	done    chan struct{} // closed when serve has ended; nil before Start
 }
 
+// rules are what a reload may change without another listener.
+type rules struct {
+	allow []netip.Prefix
+	pprof bool
+}
+
 // New checks the configuration. It binds nothing and starts nothing.
 func New(c Config) (*Server, error) {
-	addr, err := netip.ParseAddrPort(c.Addr)
-	if err != nil || addr.Addr().Zone() != "" {
-		return nil, fmt.Errorf("management address %q is not a literal IP with a port", c.Addr)
+	addr, r, err := c.resolve()
+	if err != nil {
+		return nil, err
 	}
-	s := &Server{addr: addr, metrics: c.Metrics, log: c.Log}
-	switch {
-	case len(c.Allow) > 0:
-		for _, p := range c.Allow {
-			if !p.IsValid() {
-				return nil, errors.New("management allow list holds an invalid network")
-			}
-			s.allow = append(s.allow, unmap(p))
-		}
-	case addr.Addr().Unmap().IsLoopback():
-		s.allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	default:
-		return nil, fmt.Errorf("management address %s is not a loopback address and has no allow list", c.Addr)
-	}
+	s := &Server{addr: addr, metrics: c.Metrics, api: c.API, log: c.Log}
+	s.rules.Store(r)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -90,6 +93,46 @@ func New(c Config) (*Server, error) {
 		DisableGeneralOptionsHandler: true,
 	}
 	return s, nil
+}
+
+// resolve returns the address, and who may ask what there.
+func (c *Config) resolve() (netip.AddrPort, *rules, error) {
+	addr, err := netip.ParseAddrPort(c.Addr)
+	if err != nil || addr.Addr().Zone() != "" {
+		return addr, nil, fmt.Errorf("management address %q is not a literal IP with a port", c.Addr)
+	}
+	r := &rules{pprof: c.Pprof}
+	switch {
+	case len(c.Allow) > 0:
+		for _, p := range c.Allow {
+			if !p.IsValid() {
+				return addr, nil, errors.New("management allow list holds an invalid network")
+			}
+			r.allow = append(r.allow, unmap(p))
+		}
+	case addr.Addr().Unmap().IsLoopback():
+		r.allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	default:
+		return addr, nil, fmt.Errorf("management address %s is not a loopback address and has no allow list", c.Addr)
+	}
+	return addr, r, nil
+}
+
+// Update makes s follow c from the next request on. It reports false, and changes
+// nothing, if c wants another address: then it takes another Server.
+func (s *Server) Update(c Config) bool {
+	addr, r, err := c.resolve()
+	if err != nil || addr != s.addr {
+		return false
+	}
+	s.rules.Store(r)
+	return true
+}
+
+// Serves reports whether s is what c wants at its address.
+func (s *Server) Serves(c Config) bool {
+	addr, _, err := c.resolve()
+	return err == nil && addr == s.addr
 }
 
 // unmap turns a network of IPv4-mapped addresses into the IPv4 network.
@@ -145,7 +188,9 @@ func (s *Server) Shutdown(ctx context.Context) {
 // connection and never by a header (R-MGMT-1).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if !s.allowed(r.RemoteAddr) {
+	rules := s.rules.Load()
+	peer := remoteOf(r)
+	if !rules.admit(peer) {
 		w.Header().Set("Connection", "close") // its place is free for others
 		answer(w, http.StatusForbidden, `{"error":"forbidden"}`)
 		return
@@ -160,18 +205,46 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, `{"status":"ok"}`)
 	case r.URL.Path == "/metrics" && s.metrics != nil:
 		s.metrics.ServeHTTP(w, r)
+	case strings.HasPrefix(r.URL.Path, "/debug/pprof/") && rules.pprof:
+		profile(w, r, peer)
+	case s.api != nil:
+		s.api.ServeHTTP(w, r)
 	default:
 		answer(w, http.StatusNotFound, `{"error":"not_found"}`)
 	}
 }
 
-func (s *Server) allowed(remote string) bool {
-	peer, err := netip.ParseAddrPort(remote)
+// remoteOf is the address of the other end; not valid if it has none.
+func remoteOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return false
+		return netip.Addr{}
 	}
-	a := peer.Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(a) })
+	return peer.Addr().Unmap().WithZone("")
+}
+
+func (r *rules) admit(peer netip.Addr) bool {
+	return peer.IsValid() && slices.ContainsFunc(r.allow, func(p netip.Prefix) bool { return p.Contains(peer) })
+}
+
+// profile answers what net/http/pprof has, to the machine itself (R-MGMT-2).
+func profile(w http.ResponseWriter, r *http.Request, peer netip.Addr) {
+	if !peer.IsLoopback() {
+		answer(w, http.StatusForbidden, `{"error":"forbidden"}`)
+		return
+	}
+	switch strings.TrimPrefix(r.URL.Path, "/debug/pprof/") {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
 }
 
 func answer(w http.ResponseWriter, status int, json string) {

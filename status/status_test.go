@@ -157,6 +157,51 @@ func raw(t *testing.T, s *Server, text string) int {
 	return resp.StatusCode
 }
 
+// R-MGMT-2: profiles where they are asked for, to the machine itself.
+func TestPprof(t *testing.T) {
+	f := func(on bool, method, path, peer string, status int, body string) {
+		t.Helper()
+		w := ask(t, Config{Addr: "192.0.2.1:0", Allow: prefixes("127.0.0.0/8", "192.0.2.0/24"), Pprof: on}, method, path, peer)
+		if w.Code != status || !strings.Contains(w.Body.String(), body) {
+			t.Errorf("%v %s %s of %s: %d %.80q", on, method, path, peer, w.Code, w.Body)
+		}
+	}
+	f(false, "GET", "/debug/pprof/", "127.0.0.1:1", 404, "not_found")
+	f(true, "GET", "/debug/pprof/", "127.0.0.1:1", 200, "goroutine")
+	f(true, "GET", "/debug/pprof/goroutine?debug=1", "127.0.0.1:1", 200, "goroutine profile")
+	f(true, "GET", "/debug/pprof/cmdline", "127.0.0.1:1", 200, "")
+	f(true, "GET", "/debug/pprof/symbol", "127.0.0.1:1", 200, "num_symbols")
+	f(true, "GET", "/debug/pprof/nothing", "127.0.0.1:1", 404, "")
+	f(true, "GET", "/debug/pprof", "127.0.0.1:1", 404, "not_found")
+	f(true, "POST", "/debug/pprof/symbol", "127.0.0.1:1", 405, "")
+	f(true, "GET", "/debug/pprof/", "192.0.2.9:1", 403, "forbidden")
+}
+
+// A reload changes who may ask without another listener; another address takes one.
+func TestUpdate(t *testing.T) {
+	s, err := New(Config{Addr: "127.0.0.1:9090"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func() int {
+		r := httptest.NewRequest("GET", "/livez", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code
+	}
+	f := func(c Config, updates bool, want int) {
+		t.Helper()
+		if serves := s.Serves(c); serves != updates || s.Update(c) != updates || code() != want {
+			t.Errorf("%+v: serves %v, %d", c, serves, code())
+		}
+	}
+	f(Config{Addr: "127.0.0.1:9090", Allow: prefixes("192.0.2.0/24")}, true, 403)
+	f(Config{Addr: "127.0.0.1:9091"}, false, 403)
+	f(Config{Addr: "127.0.0.1"}, false, 403)
+	f(Config{Addr: "127.0.0.1:9090"}, true, 200)
+}
+
 func TestOverTheWire(t *testing.T) {
 	s := started(t)
 	f := func(text string, want int) {

@@ -1,0 +1,69 @@
+package status
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// API answers the read-only documents of R-API-1 to R-API-6. It changes nothing.
+// The management listener and the control socket share it.
+type API struct {
+	// State returns the process as it is. It is called for every answer.
+	State func() State
+}
+
+// Documents are the paths that an API answers.
+var documents = map[string]func(*API, *http.Request) (int, any){
+	"/readyz":           (*API).ready,
+	"/healthz":          (*API).health,
+	"/api/v1/status":    (*API).status,
+	"/api/v1/upstreams": (*API).upstreams,
+	"/api/v1/config":    (*API).config,
+}
+
+// ServeHTTP answers GET and HEAD of a document, and 404 for any other path.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	document := documents[r.URL.Path]
+	if document == nil {
+		answer(w, http.StatusNotFound, `{"error":"not_found"}`)
+		return
+	}
+	status, body := document(a, r)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.Encode(body) // a peer that went away is nobody's concern here
+}
+
+func (a *API) ready(*http.Request) (int, any) {
+	s := a.State()
+	d := readinessOf(&s)
+	return ok(d.Status == "ready"), d
+}
+
+func (a *API) health(*http.Request) (int, any) {
+	d := healthOf(a.State().Generation)
+	return ok(d.Status == "ok"), d
+}
+
+func (a *API) status(*http.Request) (int, any) {
+	s := a.State()
+	return http.StatusOK, statusOf(&s, time.Now())
+}
+
+func (a *API) upstreams(r *http.Request) (int, any) {
+	q := r.URL.Query()
+	return http.StatusOK, Upstreams{groupsOf(a.State().Generation, q.Get("scope"), q.Get("group"), true)}
+}
+
+func (a *API) config(*http.Request) (int, any) { return http.StatusOK, configOf(a.State().Generation) }
+
+func ok(is bool) int {
+	if is {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}

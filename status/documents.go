@@ -1,0 +1,291 @@
+package status
+
+import (
+	"time"
+
+	"httpjet/extproc"
+	"httpjet/generation"
+	"httpjet/xmlconf"
+)
+
+// State is the process at one moment, as its owner knows it.
+type State struct {
+	Generation *generation.Generation // in force; nil: none yet
+	Version    string
+	Started    time.Time
+	Draining   bool       // the server is stopping
+	Reload     Reload     // the last one
+	Listeners  []Listener // open ones
+	Finished   uint64     // requests
+	Classes    [6]uint64  // responses by class of status; 0 and 1 are empty
+	Active     int        // requests being served
+	Open       int        // client connections
+	Tunnels    int        // upgraded ones among them
+}
+
+// The documents below are what machines read. Names stay; what is new is added
+// (R-API-7).
+
+// Status is /api/v1/status (R-API-4).
+type Status struct {
+	Version    string         `json:"version"`
+	Generation Generation     `json:"generation"`
+	Uptime     int64          `json:"uptime_s"`
+	Draining   bool           `json:"draining"`
+	Listeners  []Listener     `json:"listeners"`
+	Requests   Requests       `json:"requests"`
+	Conns      Connections    `json:"connections"`
+	Caches     map[string]any `json:"caches"`
+	Relays     int            `json:"websocket_relays"`
+}
+
+// Generation is the configuration in force.
+type Generation struct {
+	Number   uint64    `json:"number"`
+	Hash     string    `json:"hash"` // SHA-256 of the input files
+	LoadedAt time.Time `json:"loaded_at"`
+	Reload   Reload    `json:"last_reload"`
+	Degraded []string  `json:"degraded"` // what it does not serve
+}
+
+// Reload is how the last reload ended: success, failure, or none before the first.
+type Reload struct {
+	Result string     `json:"result"`
+	Error  string     `json:"error,omitempty"`
+	At     *time.Time `json:"at,omitempty"`
+}
+
+// Listener is an address that accepts clients.
+type Listener struct {
+	Name      string   `json:"name"`
+	Address   string   `json:"address"`
+	Secure    bool     `json:"secure"`
+	Protocols []string `json:"protocols"` // h1, h2, h2c
+}
+
+// Requests are those of clients; ByClass counts responses.
+type Requests struct {
+	Total   uint64            `json:"total"`
+	Active  int               `json:"active"`
+	ByClass map[string]uint64 `json:"by_class"`
+}
+
+// Connections are those of clients.
+type Connections struct {
+	Active int `json:"active"`
+}
+
+// Upstreams is /api/v1/upstreams (R-API-5). No address, URL or credential is in it.
+type Upstreams struct {
+	Groups []Group `json:"groups"`
+}
+
+// Health is /healthz: the groups without their pools (R-API-3).
+type Health struct {
+	Status string  `json:"status"` // ok or degraded
+	Groups []Group `json:"groups"`
+}
+
+// Group is one upstream group.
+type Group struct {
+	Scope      string  `json:"scope"`
+	Name       string  `json:"name"`
+	Kind       string  `json:"kind"`
+	Protocol   string  `json:"protocol"`
+	Policy     string  `json:"policy"`
+	Routes     []Route `json:"routes"`
+	Check      *Check  `json:"health_check"`
+	Failovers  uint64  `json:"failovers"`
+	NoUpstream uint64  `json:"no_upstream"`
+	Peers      []Peer  `json:"peers"`
+}
+
+// Route is who sends requests to a group.
+type Route struct {
+	VHost string `json:"vhost"`
+	URI   string `json:"uri"`
+}
+
+// Check is the health check of a group.
+type Check struct {
+	Mode     string  `json:"mode"`
+	Interval float64 `json:"interval_s"`
+	Timeout  float64 `json:"timeout_s"`
+	Rise     int     `json:"rise"`
+	Fall     int     `json:"fall"`
+}
+
+// Peer is one member of a group, known by its ordinal.
+type Peer struct {
+	Ordinal    int    `json:"ordinal"`
+	Weight     int    `json:"weight"`
+	State      string `json:"state"` // cold, eligible, down, broken or draining
+	Healthy    bool   `json:"healthy"`
+	Successes  int    `json:"consecutive_successes"`
+	Failed     int    `json:"consecutive_failures"`
+	Probe      *Probe `json:"last_probe"`
+	Dial       string `json:"dial_breaker"`     // closed, open or half_open
+	Response   string `json:"response_breaker"` // likewise
+	Active     int    `json:"active"`
+	Selections uint64 `json:"selections"`
+	Attempts   uint64 `json:"attempts"` // that ended
+	Failures   uint64 `json:"failures"` // of them: all but success and canceled
+	Draining   bool   `json:"draining"`
+	Pool       *Pool  `json:"pool,omitempty"`
+}
+
+// Probe is how the last health check of a peer ended.
+type Probe struct {
+	At     time.Time `json:"at"`
+	Result string    `json:"result"` // success or failure
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Pool is the connections to a peer.
+type Pool struct {
+	Idle    int `json:"idle"`
+	Busy    int `json:"busy"`
+	Dialing int `json:"dialing"`
+}
+
+// Settings is /api/v1/config: what holds, whether it is written or not (R-API-6).
+// Durations are seconds, sizes bytes, names those of the configuration.
+type Settings struct {
+	Generation uint64         `json:"generation"`
+	Hash       string         `json:"hash"`
+	Tuning     map[string]any `json:"tuning"`
+	Management map[string]any `json:"management"`
+	Tracing    map[string]any `json:"tracing"`
+}
+
+// Readiness is /readyz (R-API-2).
+type Readiness struct {
+	Status  string   `json:"status"` // ready or not_ready
+	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Reason is why the server is not ready: starting, draining or no_eligible_peer.
+type Reason struct {
+	VHost  string `json:"vhost,omitempty"`
+	Route  string `json:"route,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// statusOf makes the document of a state.
+func statusOf(s *State, now time.Time) Status {
+	out := Status{Version: s.Version, Uptime: int64(now.Sub(s.Started) / time.Second), Draining: s.Draining,
+		Listeners: s.Listeners, Requests: Requests{Total: s.Finished, Active: s.Active, ByClass: map[string]uint64{}},
+		Conns: Connections{s.Open}, Caches: map[string]any{}, Relays: s.Tunnels}
+	if out.Listeners == nil {
+		out.Listeners = []Listener{}
+	}
+	for class, name := range [...]string{2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"} {
+		if name != "" {
+			out.Requests.ByClass[name] = s.Classes[class]
+		}
+	}
+	out.Generation = Generation{Reload: s.Reload, Degraded: []string{}}
+	if g := s.Generation; g != nil {
+		out.Generation.Number, out.Generation.Hash, out.Generation.LoadedAt = g.Number, g.Hash, g.Built.UTC()
+		out.Generation.Degraded = append(out.Generation.Degraded, g.Degraded...)
+	}
+	return out
+}
+
+// groupsOf makes the documents of the groups with a scope and a name, "" for any.
+func groupsOf(g *generation.Generation, scope, name string, pools bool) []Group {
+	out := []Group{}
+	if g == nil {
+		return out
+	}
+	for _, u := range g.Upstreams() {
+		if scope != "" && u.Scope != scope || name != "" && u.Name != name {
+			continue
+		}
+		d := Group{Scope: u.Scope, Name: u.Name, Kind: u.Kind, Protocol: u.Protocol, Policy: u.Policy, Routes: []Route{},
+			Check: checkOf(u.Check), Failovers: u.Failovers, NoUpstream: u.NoUpstream, Peers: []Peer{}}
+		for _, r := range u.Routes {
+			d.Routes = append(d.Routes, Route{r.VHost, r.URI})
+		}
+		for i := range u.Peers {
+			d.Peers = append(d.Peers, peerOf(i, &u.Peers[i], pools))
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func checkOf(h *xmlconf.HealthCheck) *Check {
+	if h == nil {
+		return nil
+	}
+	return &Check{h.Mode, h.Interval.Seconds(), h.Timeout.Seconds(), h.Rise, h.Fall}
+}
+
+func peerOf(i int, p *generation.Peer, pools bool) Peer {
+	d := Peer{Ordinal: i, Weight: p.Weight, State: p.Standing(), Healthy: p.Healthy, Successes: p.Successes, Failed: p.Failed,
+		Dial: p.Dial, Response: p.Response, Active: p.Active, Selections: p.Picks, Draining: p.Draining}
+	d.Attempts, d.Failures = p.Attempts()
+	if l := p.Probe; l != nil {
+		d.Probe = &Probe{l.At.UTC(), "success", l.Reason}
+		if !l.OK {
+			d.Probe.Result = "failure"
+		}
+	}
+	if pools {
+		d.Pool = poolOf(p.Pool)
+	}
+	return d
+}
+
+func poolOf(s extproc.PoolStats) *Pool { return &Pool{Idle: s.Idle, Busy: s.Busy} }
+
+// healthOf says whether every peer is healthy and no breaker is open.
+func healthOf(g *generation.Generation) Health {
+	h := Health{"ok", groupsOf(g, "", "", false)}
+	for _, group := range h.Groups {
+		for _, p := range group.Peers {
+			if !p.Healthy || p.Dial == "open" || p.Response == "open" {
+				h.Status = "degraded"
+			}
+		}
+	}
+	return h
+}
+
+// readinessOf says whether requests should come here.
+func readinessOf(s *State) Readiness {
+	var reasons []Reason
+	switch {
+	case s.Generation == nil:
+		reasons = append(reasons, Reason{"", "", "starting"})
+	case s.Draining:
+		reasons = append(reasons, Reason{"", "", "draining"})
+	}
+	if s.Generation != nil {
+		for _, u := range s.Generation.Unready() {
+			reasons = append(reasons, Reason{u.VHost, u.Route, "no_eligible_peer"})
+		}
+	}
+	if len(reasons) > 0 {
+		return Readiness{"not_ready", reasons}
+	}
+	return Readiness{Status: "ready"}
+}
+
+// configOf makes the document of what holds.
+func configOf(g *generation.Generation) Settings {
+	if g == nil {
+		return Settings{Tuning: map[string]any{}, Management: map[string]any{}, Tracing: map[string]any{}}
+	}
+	s := g.Config.Server
+	out := Settings{Generation: g.Number, Hash: g.Hash, Tuning: xmlconf.Effective(&s.Tuning),
+		Management: map[string]any{}, Tracing: map[string]any{"mode": "passthrough", "trustInbound": true}}
+	if s.Management != nil {
+		out.Management = xmlconf.Effective(s.Management)
+	}
+	if s.Tracing != nil {
+		out.Tracing = xmlconf.Effective(s.Tracing)
+	}
+	return out
+}
