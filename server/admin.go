@@ -2,15 +2,21 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
+	"syscall"
 	"time"
 
+	"httpjet/front"
+	"httpjet/generation"
 	"httpjet/metrics"
 	"httpjet/status"
+	"httpjet/xmlconf"
 )
 
-// startAdmin opens the admin listener, if there is to be one (R-MGMT-1).
-func (s *Server) startAdmin() error {
+// observe lets the metrics read what runs. It is called once, when there are metrics.
+func (s *Server) observe() {
 	s.kept.Metrics.Watch(metrics.Gauges{
 		ActiveConnections: func() int { return s.front.Snapshot().Active },
 		ActiveRequests:    func() int { return s.front.Snapshot().InFlight },
@@ -33,22 +39,115 @@ func (s *Server) startAdmin() error {
 		}
 		return nil
 	})
-	if s.opt.MetricsAddr == "" {
+	s.kept.Metrics.WatchRoutes(func() []metrics.Routed {
+		if current := s.current.Load(); current != nil {
+			return current.Routed()
+		}
 		return nil
-	}
-	admin, err := status.New(status.Config{Addr: s.opt.MetricsAddr, Metrics: s.kept.Metrics.Handler(), Log: s.log})
-	if err != nil {
-		return fmt.Errorf("--metrics-addr: %w", err)
-	}
-	if err := admin.Listen(); err != nil {
-		return fmt.Errorf("--metrics-addr: %w", err)
-	}
-	admin.Start()
-	s.admin = admin
-	return nil
+	})
 }
 
-// stopAdmin ends the admin listener last, so that a drain can be watched.
+// state is the process as status shows it. Any goroutine may call it.
+func (s *Server) state() status.State {
+	n := s.front.Snapshot()
+	out := status.State{Version: Version, Started: s.started, Draining: s.draining.Load(), Reload: status.Reload{Result: "none"},
+		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels}
+	if r := s.reloaded.Load(); r != nil {
+		out.Reload = *r
+	}
+	if current := s.current.Load(); current != nil {
+		out.Generation, out.Listeners = current.Generation, current.open
+		out.Finished, out.Classes = s.kept.Metrics.Requests()
+	}
+	return out
+}
+
+// listenersOf are the listeners of g for people, with the addresses they are bound
+// at.
+func listenersOf(g *generation.Generation, bound map[string]*front.Listener) []status.Listener {
+	out := make([]status.Listener, 0, len(g.Listeners))
+	for _, l := range g.Listeners {
+		d := status.Listener{Name: l.Name, Address: l.Address, Secure: l.Secure, Protocols: []string{"h1"}}
+		if b := bound[l.Key()]; b != nil {
+			d.Address = b.Addr().String()
+		}
+		switch {
+		case l.Secure:
+			d.Protocols = []string{"h1", "h2"}
+		case g.Limits.EnableH2C:
+			d.Protocols = []string{"h1", "h2c"}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// adminConfig is the management listener that g wants; its Addr is "" for none. The
+// command line goes before the tree where it says something (R-MGMT-1).
+func (s *Server) adminConfig(g *generation.Generation) status.Config {
+	c := status.Config{Addr: s.opt.MetricsAddr, Metrics: s.kept.Metrics.Handler(), API: &s.api, Log: s.log}
+	m := g.Config.Server.Management
+	if m == nil || c.Addr == "" && !s.opt.MetricsDefault {
+		return c
+	}
+	if s.opt.MetricsDefault {
+		c.Addr = m.Address
+	}
+	c.Pprof = m.Pprof
+	for _, text := range m.AllowedCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil { // others are load errors
+			c.Allow = append(c.Allow, p)
+		}
+	}
+	return c
+}
+
+// bindAdmin opens the management listener of g, unless the running one is where it
+// is to be. It is nil if there is none to open.
+func (s *Server) bindAdmin(g *generation.Generation) (*status.Server, error) {
+	c := s.adminConfig(g)
+	if c.Addr == "" || s.admin != nil && s.admin.Serves(c) {
+		return nil, nil
+	}
+	admin, err := status.New(c)
+	if err == nil {
+		err = admin.Listen()
+	}
+	if err == nil {
+		return admin, nil
+	}
+	m := g.Config.Server.Management
+	if m == nil || !s.opt.MetricsDefault {
+		return nil, fmt.Errorf("--metrics-addr: %w", err)
+	}
+	hint := bindHint(err)
+	if s.admin != nil && errors.Is(err, syscall.EADDRINUSE) {
+		hint = "the running listener may hold it: another port, or a restart"
+	}
+	return nil, errors.New(xmlconf.Finding{Code: "E-BIND", Severity: xmlconf.Error, Pos: m.At("address").Pos, Message: err.Error(), Hint: hint}.String())
+}
+
+// switchAdmin makes the management listener that of g: next, if it was opened for
+// it, else the running one with what g says of it, or none.
+func (s *Server) switchAdmin(g *generation.Generation, next *status.Server) {
+	c := s.adminConfig(g)
+	if next == nil && c.Addr != "" {
+		s.admin.Update(c)
+		return
+	}
+	if next != nil {
+		next.Start()
+		s.log.Info("listening", "listener", "metrics", "address", next.Addr(), "secure", false)
+	}
+	if old := s.admin; old != nil {
+		s.stopAdmin()
+		s.log.Info("listener closed", "address", old.Addr())
+	}
+	s.admin = next
+}
+
+// stopAdmin ends the management listener; in a drain it is the last, so that the
+// drain can be watched.
 func (s *Server) stopAdmin() {
 	if s.admin == nil {
 		return
@@ -56,7 +155,8 @@ func (s *Server) stopAdmin() {
 	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
 	defer cancel()
 	s.admin.Shutdown(ctx)
+	s.admin = nil
 }
 
-// adminGrace is how long answers of the admin listener may take to finish.
+// adminGrace is how long answers to operators may take to finish.
 const adminGrace = 2 * time.Second

@@ -1,5 +1,5 @@
-// Package server owns everything that runs: the front end, the admin listener,
-// what generations share, and the pointer to the generation in force. It loads,
+// Package server owns everything that runs: the front end, the management listener,
+// the control socket, what generations share, and the pointer to the generation in force. It loads,
 // reloads on SIGHUP, reopens logs on SIGUSR1 and drains on SIGTERM or SIGINT.
 package server
 
@@ -18,6 +18,7 @@ import (
 
 	"httpjet/accesslog"
 	"httpjet/budget"
+	"httpjet/control"
 	"httpjet/extproc"
 	"httpjet/front"
 	"httpjet/generation"
@@ -38,14 +39,21 @@ type Options struct {
 	// HTTPAddr and HTTPSAddr re-address the first plain and secure listener; both
 	// "": every listener is bound at its own address (R-CLI-3).
 	HTTPAddr, HTTPSAddr string
-	MetricsAddr         string // admin listener, "": off
-	RequestIDHeader     bool   // answers carry the request id as X-Request-Id (R-PIPE-11)
-	Watch               bool   // reload when an input changes, unless watchConfig is 0 (R-CLI-4)
+	RequestIDHeader     bool // answers carry the request id as X-Request-Id (R-PIPE-11)
+	Watch               bool // reload when an input changes, unless watchConfig is 0 (R-CLI-4)
+
+	// MetricsAddr is the address of the management listener. With MetricsDefault the
+	// <management> of the tree goes before it; without, "" is off.
+	MetricsAddr    string
+	MetricsDefault bool
+
+	// ControlSocket is the path of the control socket, relative to Root; "": off.
+	ControlSocket string
 
 	Stderr io.Writer // diagnostics, besides the error log; nil: dropped
 
 	// Ready is called once, when all listeners accept: addresses by the name of
-	// the listener and, as "metrics", of the admin listener. nil: not called.
+	// the listener and, as "metrics", of the management listener. nil: not called.
 	Ready func(addrs map[string]string)
 }
 
@@ -56,7 +64,13 @@ type Server struct {
 	logTo logTarget
 	kept  generation.Kept
 	front front.Server
-	admin *status.Server
+	api   status.API
+
+	started  time.Time
+	draining atomic.Bool                   // the server is stopping
+	reloaded atomic.Pointer[status.Reload] // how the last reload ended; nil: none yet
+	admin    *status.Server                // nil: off; owned by the goroutine of Run
+	control  *control.Server               // likewise
 
 	watcher   *watch.Watcher // nil: files are not watched
 	current   atomic.Pointer[site]
@@ -68,6 +82,7 @@ type Server struct {
 type site struct {
 	*generation.Generation
 	limits front.Limits
+	open   []status.Listener
 }
 
 func (s *site) Limits() *front.Limits { return &s.limits }
@@ -75,7 +90,8 @@ func (s *site) Limits() *front.Limits { return &s.limits }
 // Run serves until ctx is done or a signal ends it. It returns nil after an
 // orderly end, else why it did not start.
 func Run(ctx context.Context, opt Options) error {
-	s := &Server{opt: opt, listeners: map[string]*front.Listener{}}
+	s := &Server{opt: opt, listeners: map[string]*front.Listener{}, started: time.Now()}
+	s.api.State = s.state
 	s.logTo.set(nil, slog.LevelInfo)
 	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
 	s.front.Log = s.log
@@ -133,8 +149,10 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 	for {
 		select {
 		case <-ctx.Done():
+			s.draining.Store(true)
 			return
 		case sig := <-stops:
+			s.draining.Store(true) // not ready from here on (R-STOP-1)
 			s.log.Info("stopping", "signal", sig.String())
 			return
 		case <-others[syscall.SIGHUP]:
@@ -158,23 +176,18 @@ func (s *Server) start() error {
 		defer g.Retire()
 		return failed(fs)
 	}
-	if err := s.startAdmin(); err != nil {
-		g.Retire()
-		return err
-	}
+	s.observe()
 	if err := s.publish(g, fs); err != nil {
 		g.Retire()
-		s.stopAdmin()
 		return err
 	}
+	s.announce(g)
+	s.startControl()
 	for _, d := range g.Degraded {
 		s.log.Error("not served", "reason", d)
 	}
 	if os.Geteuid() == 0 {
 		s.log.Warn("running as root; start it as an unprivileged user, with CAP_NET_BIND_SERVICE for ports below 1024")
-	}
-	if s.admin != nil {
-		s.log.Info("listening", "listener", "metrics", "address", s.admin.Addr(), "secure", false)
 	}
 	return nil
 }
@@ -240,14 +253,19 @@ func (s *Server) reportFindings(fs *xmlconf.Findings) {
 	s.said = said
 }
 
-// publish makes g the generation in force, in this order: bind new listeners
-// (the last step that may fail), start logs, store the pointer, stop the probes of
-// the generation before and start those of g, stop removed listeners, accept on new
-// ones, retire the generation before. The findings go to
-// the log of g.
+// publish makes g the generation in force, in this order: bind new listeners, that
+// of the management last (the last step that may fail), start logs, store the
+// pointer, stop the probes of the generation before and start those of g, stop
+// removed listeners, accept on new ones, retire the generation before. The findings
+// go to the log of g.
 func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	bound, err := s.bind(g)
 	if err != nil {
+		return err
+	}
+	admin, err := s.bindAdmin(g)
+	if err != nil {
+		closeAll(bound)
 		return err
 	}
 	for _, sink := range g.Sinks() {
@@ -256,6 +274,12 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	s.logTo.set(g.ErrorLog())
 	s.reportFindings(fs)
 	next := newSite(g)
+	for key, l := range s.listeners {
+		if bound[key] == nil {
+			bound[key] = l
+		}
+	}
+	next.open = listenersOf(g, bound)
 	s.front.SetLimits(&next.limits)
 	s.kept.Dialer.Resolver.Configure(g.Names)
 	old := s.current.Swap(next)
@@ -271,12 +295,13 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		}
 	}
 	for _, l := range g.Listeners {
-		if nl := bound[l.Key()]; nl != nil {
+		if nl := bound[l.Key()]; nl != s.listeners[l.Key()] {
 			s.listeners[l.Key()] = nl
 			s.front.Serve(nl)
 			s.log.Info("listening", "listener", l.Name, "address", nl.Addr(), "secure", l.Secure)
 		}
 	}
+	s.switchAdmin(g, admin)
 	if old != nil {
 		old.Retire()
 	}
@@ -284,13 +309,17 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		s.log.Warn("listeners are not opened", "number", n, "of", len(g.Config.Server.Listeners))
 	}
 	s.kept.Metrics.Published(g.Number, time.Now())
-	s.log.Info("published", "generation", g.Number, "hash", g.Hash, "hosts", len(g.Config.VHosts), "listeners", len(g.Listeners))
 	return nil
+}
+
+// announce logs a generation that was published.
+func (s *Server) announce(g *generation.Generation) {
+	s.log.Info("published", "generation", g.Number, "hash", g.Hash, "hosts", len(g.Config.VHosts), "listeners", len(g.Listeners))
 }
 
 func newSite(g *generation.Generation) *site {
 	l := &g.Limits
-	return &site{g, front.Limits{
+	return &site{Generation: g, limits: front.Limits{
 		ConnTimeout: l.ConnTimeout, KeepAliveTimeout: l.KeepAliveTimeout, MaxKeepAliveReq: l.MaxKeepAlive,
 		MaxTarget: l.MaxURL, MaxHead: l.MaxHead, MaxFields: l.MaxFields,
 		MaxConns: l.MaxConnections, MaxInFlight: l.MaxInFlight,
@@ -313,15 +342,19 @@ func (s *Server) bind(g *generation.Generation) (map[string]*front.Listener, err
 		}
 		nl, err := s.listen(g, l)
 		if err != nil {
-			for _, b := range bound {
-				b.Close()
-			}
+			closeAll(bound)
 			return nil, errors.New(xmlconf.Finding{Code: "E-BIND", Severity: xmlconf.Error, Pos: l.At.Pos,
 				Message: fmt.Sprintf("listener %q: %v", l.Name, err), Hint: bindHint(err)}.String())
 		}
 		bound[l.Key()] = nl
 	}
 	return bound, nil
+}
+
+func closeAll(bound map[string]*front.Listener) {
+	for _, l := range bound {
+		l.Close()
+	}
 }
 
 // bindHint is what helps against the usual faults of a bind.
@@ -367,13 +400,24 @@ func (s *Server) reload() {
 	} else {
 		err = s.publish(g, fs)
 	}
+	s.noteReload(err)
 	if err != nil {
 		g.Retire()
-		s.kept.Metrics.Reloaded(err)
 		s.log.Error("reload refused, the running generation stays", "generation", s.current.Load().Number, "err", err)
 		return
 	}
-	s.kept.Metrics.Reloaded(nil)
+	s.announce(g)
+}
+
+// noteReload keeps the outcome for metrics and status (R-RELOAD-8).
+func (s *Server) noteReload(err error) {
+	at := time.Now().UTC()
+	r := &status.Reload{Result: "success", At: &at}
+	if err != nil {
+		r.Result, r.Error = "failure", err.Error()
+	}
+	s.reloaded.Store(r)
+	s.kept.Metrics.Reloaded(err)
 }
 
 // lost names something that g would not serve and the running generation does;
@@ -421,6 +465,7 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	}
 	cancel()
 	<-watched
+	s.stopControl()
 	s.stopAdmin()
 	s.log.Info("stopped")
 	s.current.Load().Retire()

@@ -63,7 +63,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml")
-	cmd.AddCommand(checkCmd(&dir), explainCmd(&dir), serveCmd(&dir), demoCmd(), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), explainCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), versionCmd())
 	return cmd
 }
 
@@ -116,7 +116,7 @@ func serveCmd(dir *string) *cobra.Command {
 			"SIGTERM and SIGINT drain and stop; a second one stops at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Root = *dir
+			o.Root, o.MetricsDefault = *dir, !cmd.Flags().Changed("metrics-addr")
 			if err := server.Run(cmd.Context(), o); err != nil {
 				return failure{err}
 			}
@@ -125,8 +125,9 @@ func serveCmd(dir *string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "", "address of the first plain listener, host:port")
 	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")
-	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of /livez and /metrics; empty: off")
+	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of status and metrics, before that of <management>; empty: off")
 	cmd.Flags().BoolVar(&o.Watch, "watch", true, "reload when a file of the configuration or a certificate changes")
+	cmd.Flags().StringVar(&o.ControlSocket, "control-socket", defaultSocket, "socket of httpjet status, drain and undrain, below the server root; empty: off")
 	cmd.Flags().BoolVar(&o.RequestIDHeader, "request-id-header", false, "send the request id with every answer as X-Request-Id")
 	return cmd
 }

@@ -110,9 +110,14 @@ func (p *process) text() string {
 	return strings.Join(p.lines, "\n") + "\n"
 }
 
-// address of a listener by its name, "" for the one that was announced first.
+// address of a listener by its name, where it was announced last; "" for the one
+// that was announced first.
 func (p *process) address(listener string) (address string, secure bool, err error) {
-	for _, m := range regexp.MustCompile(`(?m) listening listener=(\S+) address=(\S+) secure=(\S+)`).FindAllStringSubmatch(p.text(), -1) {
+	all := regexp.MustCompile(`(?m) listening listener=(\S+) address=(\S+) secure=(\S+)`).FindAllStringSubmatch(p.text(), -1)
+	if listener != "" {
+		slices.Reverse(all)
+	}
+	for _, m := range all {
 		if listener == "" || m[1] == listener {
 			return m[2], m[3] == "true", nil
 		}
@@ -135,8 +140,9 @@ func running(ts *testscript.TestScript) *process {
 }
 
 // serve ROOT [argument...]: runs "httpjet --root ROOT serve argument..." until
-// the end of the script and waits until it is ready. The admin listener is off
-// unless --metrics-addr is given.
+// the end of the script and waits until it is ready. The management listener is off
+// unless --metrics-addr is given; "--metrics-addr default" gives none, so that the
+// tree decides.
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 1, -1, "serve ROOT [argument...]")
 	s := of(ts)
@@ -144,8 +150,11 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 		s.server.kill()
 	}
 	line := append([]string{"--root", ts.MkAbs(args[0]), "serve"}, args[1:]...)
-	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--metrics-addr") }) {
+	switch i := slices.IndexFunc(line, func(a string) bool { return strings.HasPrefix(a, "--metrics-addr") }); {
+	case i < 0:
 		line = append(line, "--metrics-addr=")
+	case i+1 < len(line) && line[i+1] == "default":
+		line = slices.Delete(line, i, i+2)
 	}
 	if !slices.Contains(args, "--watch") { // a script changes files, and then reloads
 		line = append(line, "--watch=false")
