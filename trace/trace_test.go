@@ -34,11 +34,11 @@ func TestPassthrough(t *testing.T) {
 		nil, {"A", "b"}, {"Traceparent", parent, "Tracestate", "a=1"}, {"traceparent", "nonsense", "tracestate", strings.Repeat("a=1,", 500)},
 	} {
 		want := sent(Options{Distrust: true}, true, fields...) // trusted: the same
-		plain := ""
+		var plain strings.Builder
 		for i := 0; i < len(fields); i += 2 {
-			plain += fields[i] + ": " + fields[i+1] + "\n"
+			plain.WriteString(fields[i] + ": " + fields[i+1] + "\n")
 		}
-		if got := sent(Options{}, false, fields...); got != strings.TrimSuffix(plain, "\n") || got != want {
+		if got := sent(Options{}, false, fields...); got != strings.TrimSuffix(plain.String(), "\n") || got != want {
 			t.Errorf("%q became %q", fields, got)
 		}
 	}
@@ -49,11 +49,11 @@ func TestInject(t *testing.T) {
 	o := Options{Mode: Inject}
 	same := func(fields ...string) {
 		t.Helper()
-		want := ""
+		var want strings.Builder
 		for i := 0; i < len(fields); i += 2 {
-			want += "\n" + fields[i] + ": " + fields[i+1]
+			want.WriteString("\n" + fields[i] + ": " + fields[i+1])
 		}
-		if got := "\n" + sent(o, false, fields...); got != want {
+		if got := "\n" + sent(o, false, fields...); got != want.String() {
 			t.Errorf("%q became %q", fields, got)
 		}
 	}
