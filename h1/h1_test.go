@@ -373,3 +373,44 @@ func TestRefusedRequestHasItsTarget(t *testing.T) {
 		}
 	}
 }
+
+// stalls gives some bytes and then no more, which it tells by an error of its own.
+type stalls struct{ left string }
+
+var errStalled = errors.New("stalled")
+
+func (s *stalls) Read(p []byte) (int, error) {
+	if s.left == "" {
+		return 0, errStalled
+	}
+	n := copy(p, s.left)
+	s.left = s.left[n:]
+	return n, nil
+}
+
+// A response head that is malformed is refused before it ends, in one piece and
+// byte by byte; one that may yet become good is waited for.
+func TestMalformedResponseHeadIsNotWaitedFor(t *testing.T) {
+	f := func(begun string, malformed bool) {
+		t.Helper()
+		for _, src := range []io.Reader{&stalls{begun}, iotest.OneByteReader(&stalls{begun})} {
+			_, err := NewReader(src).ReadHead(1 << 16)
+			if _, refused := errors.AsType[*SyntaxError](err); refused != malformed || !refused && err != errStalled {
+				t.Errorf("%q: %v", begun, err)
+			}
+		}
+	}
+	good := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Empty:\r\nY:\tcaf\xc3\xa9 \r\n\r\n"
+	for i := range good {
+		f(good[:i], false)
+	}
+	for _, begun := range []string{"HTTP/1.1 404", "HTTP/1.1 404\r", "HTTP/1.0 599 ", "HTTP/1.1 200 OK\r\nA: b\r"} {
+		f(begun, false)
+	}
+	for _, begun := range []string{"h", "SSH-2.0-OpenSSH", "220 mail", "HTTP/x", "HTTP/1,", "HTTP/1.10", "HTTP/1.1  ", "HTTP/1.1 2x", "HTTP/1.1 2000", "HTTP/1.1 200\t",
+		"HTTP/1.1 200 O\x00", "HTTP/1.1 200 OK\rX", "HTTP/1.1 200 OK\n", "HTTP/1.1 999 No\r\n", "HTTP/2.0 200 OK\r\n", "\n", "\x15\x03\x01",
+		"HTTP/1.1 200 OK\r\n A", "HTTP/1.1 200 OK\r\nA B", "HTTP/1.1 200 OK\r\n:", "HTTP/1.1 200 OK\r\n<html>", "HTTP/1.1 200 OK\r\nA: \x00",
+		"HTTP/1.1 200 OK\r\nA: b\rc", "HTTP/1.1 200 OK\r\nno colon\r\n", "HTTP/1.1 200 OK\r\nA: b\r\nC\r\n", "HTTP/1.1 200 OK\r\nA: b\n"} {
+		f(begun, true)
+	}
+}

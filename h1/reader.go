@@ -195,6 +195,7 @@ func (r *Reader) readHead(max int, request bool) (string, error) {
 		r.r, r.w = 0, r.w-r.r
 	}
 	line, seen := 0, 0 // offsets behind r.r: start of the line, bytes searched
+	var early partial
 	for {
 		for {
 			i := bytes.IndexByte(r.buf[r.r+seen:r.w], '\n')
@@ -218,6 +219,11 @@ func (r *Reader) readHead(max int, request bool) (string, error) {
 		seen = r.w - r.r
 		if seen >= max || !r.room(max) {
 			return "", tooLong(request && line == 0)
+		}
+		if !request {
+			if err := early.check(r.buf[r.r:r.w]); err != nil {
+				return "", err
+			}
 		}
 		if err := r.fill(); err != nil {
 			return "", inside(err, seen)

@@ -75,7 +75,9 @@ func ParseRequest(head string, lim Limits, req *exchange.Request) (RequestInfo, 
 	if err := splitTarget(req, target); err != nil {
 		return info, err
 	}
-	info.KeepAlive = keepAlive(req.Proto, &req.Fields)
+	// Nobody tunnels here, so what follows a CONNECT may be meant for somebody else
+	// and is never read as a request.
+	info.KeepAlive = keepAlive(req.Proto, &req.Fields) && req.Method != "CONNECT"
 	// An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1).
 	info.ExpectContinue = info.Framing != 0 && req.Proto == "HTTP/1.1" &&
 		req.Fields.HasToken("Expect", "100-continue")

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"strings"
 
 	"httpjet/exchange"
@@ -86,6 +87,9 @@ func (r *Response) parseStatusLine(head string) (rest string, err error) {
 		return "", bad("malformed status line")
 	}
 	if r.Proto, err = parseVersion(version); err != nil {
+		if se, ok := err.(*SyntaxError); ok && se.Status == 400 {
+			err = bad("malformed status line")
+		}
 		return "", err
 	}
 	code, reason, _ := strings.Cut(line, " ")
@@ -95,6 +99,80 @@ func (r *Response) parseStatusLine(head string) (rest string, err error) {
 	}
 	r.Status = int(n)
 	return rest, nil
+}
+
+// statusLine is how each status line begins; d stands for a digit.
+const statusLine = "HTTP/d.d ddd"
+
+// partial looks at a response head that has not ended yet: what is malformed
+// already is refused before the rest comes, if it ever does. Each byte is looked
+// at once, each line that has its end as Parse will do it.
+type partial struct {
+	line, at int  // start of the line, first byte not looked at
+	value    bool // the field's name has ended
+}
+
+// check looks at head, which has grown since the last call. Line ends are CRLF:
+// ReadHead has seen to that.
+func (p *partial) check(head []byte) error {
+	for {
+		i := bytes.IndexByte(head[p.at:], '\n')
+		if i < 0 {
+			break
+		}
+		end := p.at + i + 1
+		err := checkLine(string(head[p.line:end]), p.line == 0)
+		if err != nil {
+			return err
+		}
+		*p = partial{line: end, at: end}
+	}
+	for ; p.at < len(head); p.at++ {
+		c := head[p.at]
+		if c == '\r' && p.at == len(head)-1 {
+			break // an LF may follow
+		}
+		if err := p.next(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLine(line string, first bool) error {
+	if first {
+		var r Response
+		_, err := r.parseStatusLine(line)
+		return err
+	}
+	_, _, err := parseField(line[:len(line)-2])
+	return err
+}
+
+// next looks at the byte at p.at.
+func (p *partial) next(c byte) error {
+	i := p.at - p.line
+	switch {
+	case p.line == 0:
+		if i < len(statusLine) {
+			want := statusLine[i]
+			if c != want && (want != 'd' || c < '0' || c > '9') {
+				return bad("malformed status line")
+			}
+		} else if class[c]&classValue == 0 || i == len(statusLine) && c != ' ' {
+			return bad("malformed status line")
+		}
+	case i == 0 && (c == ' ' || c == '\t'):
+		return bad("folded field line")
+	case p.value && class[c]&classValue == 0:
+		return bad("control byte in field value")
+	case p.value || class[c]&classToken != 0:
+	case c == ':' && i > 0:
+		p.value = true
+	default:
+		return bad("malformed field name")
+	}
+	return nil
 }
 
 // frame applies RFC 9112 §6.3, in its order: status and method first, because a
