@@ -166,6 +166,14 @@ type FileSender interface {
 	SendFile(f *os.File, off, n int64) (int64, error)
 }
 
+// Roomer is implemented by wires that know how much their client takes at once.
+// Only Exchange asks for it.
+type Roomer interface {
+	// Room returns about how many bytes Write takes now without waiting for the
+	// client, -1 if that is not known.
+	Room() int
+}
+
 // Upgrader is implemented by wires that can hand over their connection after a
 // 101 head. Only Exchange asks for it.
 type Upgrader interface {
@@ -420,6 +428,15 @@ func (x *Exchange) SendFile(f *os.File, off, n int64) error {
 		return io.ErrUnexpectedEOF // the file shrank while it was sent
 	}
 	return err
+}
+
+// Room returns about how many body bytes Write takes now without waiting for the
+// client, -1 if that is not known.
+func (x *Exchange) Room() int {
+	if r, ok := x.wire.(Roomer); ok && x.sink == &x.end {
+		return r.Room()
+	}
+	return -1
 }
 
 // CanUpgrade reports whether the wire can hand its connection over.

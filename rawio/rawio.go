@@ -12,6 +12,8 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Socket is the kernel socket of a connection. One goroutine may read and one
@@ -41,6 +43,9 @@ type Socket struct {
 
 	onPeek func(fd uintptr)
 	quiet  bool
+
+	onRoom func(fd uintptr)
+	room   int
 }
 
 // Memory is where lazy reads get theirs.
@@ -63,7 +68,7 @@ func New(nc net.Conn) *Socket {
 		return nil
 	}
 	s := &Socket{rc: rc}
-	s.onRead, s.onWrite, s.onPeek = s.tryRead, s.tryWrite, s.peek
+	s.onRead, s.onWrite, s.onPeek, s.onRoom = s.tryRead, s.tryWrite, s.peek, s.measure
 	return s
 }
 
@@ -214,6 +219,29 @@ func (s *Socket) peek(fd uintptr) {
 	var b [1]byte
 	_, errno := receive(fd, b[:], syscall.MSG_PEEK)
 	s.quiet = errno == syscall.EAGAIN
+}
+
+// Room returns how many bytes a write would take now without waiting, rounded down
+// by an eighth, because the kernel counts what it needs to keep them too; -1 if it
+// does not tell. The caller writes to s.
+func (s *Socket) Room() int {
+	s.room = -1
+	s.rc.Control(s.onRoom)
+	return s.room
+}
+
+// measure takes what the kernel holds for the peer from what it would.
+func (s *Socket) measure(fd uintptr) {
+	var mem [unix.SK_MEMINFO_VARS]uint32
+	size := uint32(unsafe.Sizeof(mem))
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&mem)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return
+	}
+	held := max(mem[unix.SK_MEMINFO_WMEM_ALLOC], mem[unix.SK_MEMINFO_WMEM_QUEUED])
+	free := int(mem[unix.SK_MEMINFO_SNDBUF]) - int(held)
+	s.room = max(free-free/8, 0)
 }
 
 // receive and send are recv(2) and send(2) on a non-blocking descriptor, which are

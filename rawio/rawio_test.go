@@ -143,6 +143,37 @@ func TestAskMoreThanTheSocketTakes(t *testing.T) {
 	}
 }
 
+// TestRoom: as much as Room says goes out at once, and a peer that does not read
+// leaves none.
+func TestRoom(t *testing.T) {
+	a, b := pair(t)
+	s := New(a)
+	least := 1 << 30
+	for range 1000 {
+		n := s.Room()
+		if least = min(least, n); n < 4<<10 {
+			break
+		}
+		if _, err := s.Write(make([]byte, n), func() { t.Error("a write of no more than the room waits"); a.SetWriteDeadline(time.Unix(1, 0)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if least < 0 || least >= 4<<10 {
+		t.Errorf("%d bytes of room though nobody reads", least)
+	}
+	go io.Copy(io.Discard, b)
+	for end := time.Now().Add(20 * time.Second); s.Room() < 64<<10; {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes of room though all is read", s.Room())
+		}
+		<-time.After(time.Millisecond)
+	}
+	a.Close()
+	if n := s.Room(); n != -1 {
+		t.Errorf("%d bytes of room in a closed socket", n)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	a, b := pair(t)
 	s := New(a)
@@ -175,6 +206,7 @@ func TestAllocations(t *testing.T) {
 		if _, err := s.ReadLazy(lazy); err != nil {
 			t.Fatal(err)
 		}
+		s.Room()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -19,9 +19,14 @@ import (
 // it, a bulk flows, and it takes a big one, which halves the cost of a byte; it
 // gives that back when reads become small again. The process has maxBig of them;
 // a relay that gets none goes on with its small one (R-STREAM-3).
+//
+// Into a big one it reads no more than the client takes at once, so that a write
+// from it does not wait. If that is less than worth, it goes on with the small one:
+// a client that stalls finds no more than that held for it.
 const (
 	smallSize = 32 << 10
 	bigSize   = 1 << 20
+	worth     = 64 << 10
 	warm      = 8
 	maxBig    = 64
 )
@@ -93,11 +98,8 @@ func ownField(name string) bool {
 }
 
 func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
-	small := smalls.Get().(*[smallSize]byte)
-	defer smalls.Put(small)
-	var big *[bigSize]byte
-	defer func() { bigs.put(big) }()
-	buf, full := small[:], 0
+	b := buffer{small: smalls.Get().(*[smallSize]byte)}
+	defer b.free()
 	for {
 		if r.Buffered != nil && r.Buffered() == 0 {
 			// The next read may wait: what was written must not.
@@ -105,6 +107,7 @@ func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
 				return clientError(err)
 			}
 		}
+		buf := b.next(x)
 		n, err := r.Body.Read(buf)
 		if n > 0 {
 			if _, werr := x.Write(buf[:n]); werr != nil {
@@ -120,18 +123,57 @@ func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
 			if err := x.Flush(); err != nil {
 				return clientError(err)
 			}
-		case n < smallSize:
-			bigs.put(big)
-			big, buf, full = nil, small[:], 0
-		case big == nil:
-			if full++; full >= warm {
-				if big = bigs.get(); big != nil {
-					buf = big[:]
-				}
-				full = 0
-			}
+		default:
+			b.filled(n)
 		}
 	}
+}
+
+// buffer is the memory of one relay.
+type buffer struct {
+	small *[smallSize]byte
+	big   *[bigSize]byte // nil while none is lent to it
+	full  int            // reads in a row that filled the small one, warm at most
+}
+
+// next returns the memory for the next read.
+func (b *buffer) next(x *exchange.Exchange) []byte {
+	if b.full < warm {
+		return b.small[:]
+	}
+	room := x.Room()
+	if room < worth {
+		b.shrink()
+		return b.small[:]
+	}
+	if b.big == nil {
+		b.big = bigs.get()
+	}
+	if b.big == nil {
+		return b.small[:]
+	}
+	return b.big[:min(room, bigSize)]
+}
+
+// filled takes note of a read of n bytes.
+func (b *buffer) filled(n int) {
+	if n < smallSize {
+		b.full = 0
+		b.shrink()
+	} else if b.full < warm {
+		b.full++
+	}
+}
+
+// shrink gives the big buffer back.
+func (b *buffer) shrink() {
+	bigs.put(b.big)
+	b.big = nil
+}
+
+func (b *buffer) free() {
+	b.shrink()
+	smalls.Put(b.small)
 }
 
 // clientError marks a failed write to the client as its own.

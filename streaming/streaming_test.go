@@ -3,13 +3,18 @@ package streaming
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"httpjet/exchange"
+	"httpjet/exchange/exchangetest"
 	"httpjet/extproc"
 )
 
@@ -25,6 +30,7 @@ type wire struct {
 	ended    bool
 	aborted  error
 	fail     error // of Write
+	rooms    []int // what Room returns, the last for ever; none: a lot
 }
 
 func (w *wire) Read([]byte) (int, error)        { return 0, io.EOF }
@@ -33,6 +39,15 @@ func (w *wire) StopRead()                       {}
 func (w *wire) Context() context.Context        { return context.Background() }
 func (w *wire) Abort(cause error)               { w.aborted = cause }
 func (w *wire) Write(p []byte) (n int, e error) { w.writes++; w.held.Write(p); return len(p), w.fail }
+
+func (w *wire) Room() int {
+	if len(w.rooms) == 0 {
+		return 1 << 30
+	}
+	n := w.rooms[0]
+	w.rooms = w.rooms[min(1, len(w.rooms)-1):]
+	return n
+}
 
 func (w *wire) Head(r *exchange.Response, noBody, last bool) error {
 	w.head, w.noBody = *r, noBody
@@ -148,10 +163,10 @@ type flushCounter struct {
 
 func (f *flushCounter) Flush() error { *f.n++; return nil }
 
-// Large buffers are held only while reads fill them, and only so many of them
-// (R-STREAM-3).
+// Large buffers are held only while reads fill them and the client takes what is
+// read, and only so many of them (R-STREAM-3).
 func TestBufferGrowsAndShrinks(t *testing.T) {
-	f := func(give, want []int) {
+	f := func(give, want []int, rooms ...int) {
 		t.Helper()
 		var asked []int
 		r, _ := reply(200, -1, readerFunc(func(p []byte) (int, error) {
@@ -164,15 +179,18 @@ func TestBufferGrowsAndShrinks(t *testing.T) {
 			return n, nil
 		}))
 		r.Buffered = func() int { return 1 }
-		if err := run(&wire{}, "GET", r); err != nil {
+		if err := run(&wire{rooms: rooms}, "GET", r); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(asked, want) {
-			t.Errorf("buffers %v, want %v", asked, want)
+			t.Errorf("rooms %v: buffers %v, want %v", rooms, asked, want)
 		}
 	}
 	const s, b = smallSize, bigSize
 	f([]int{s, s, 10, s, s, s, s, s, s, s, s, b, s, 10, 10}, []int{s, s, s, s, s, s, s, s, s, s, s, b, b, b, s})
+	// The client takes less, nothing for a while, then a lot again.
+	f([]int{s, s, s, s, s, s, s, s, b, 70000, s, s, b, 10}, []int{s, s, s, s, s, s, s, s, b, 70000, s, s, b, b}, b, 70000, worth-1, 0, b)
+	f([]int{s, s, s, s, s, s, s, s, s, s}, []int{s, s, s, s, s, s, s, s, s, s}, -1) // nobody knows
 	if n := bigs.out.Load(); n != 0 {
 		t.Errorf("%d buffers not given back", n)
 	}
@@ -183,6 +201,50 @@ func TestBufferGrowsAndShrinks(t *testing.T) {
 	f([]int{s, s, s, s, s, s, s, s, s, s}, []int{s, s, s, s, s, s, s, s, s, s})
 	for _, b := range lent {
 		bigs.put(b)
+	}
+}
+
+// A client that stalls in the middle of a bulk finds no big buffer held for it,
+// with and without TLS (R-STREAM-3).
+func TestStalledClientHoldsNoBigBuffer(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		var taken atomic.Int64
+		s := exchangetest.Start(t, &exchangetest.Site{Handler: exchange.HandlerFunc(func(x *exchange.Exchange) error {
+			r, _ := reply(200, -1, readerFunc(func(p []byte) (int, error) {
+				taken.Add(int64(len(p)))
+				return len(p), nil
+			}))
+			r.Buffered = func() int { return 1 }
+			return Relay(x, r)
+		})}, secure)
+		var c net.Conn
+		var err error
+		if secure {
+			c, err = tls.Dial("tcp", s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		} else {
+			c, err = net.Dial("tcp", s.Addr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := io.CopyN(io.Discard, c, 64<<20); err != nil {
+			t.Fatal(err)
+		}
+		// Stalled: the relay takes nothing more for a while.
+		still, last := 0, int64(0)
+		for end := time.Now().Add(20 * time.Second); still < 30; {
+			<-time.After(10 * time.Millisecond)
+			if n := taken.Load(); n != last {
+				still, last = 0, n
+			} else if still++; time.Now().After(end) {
+				t.Fatal("the relay never stands still")
+			}
+		}
+		if n := bigs.out.Load(); n != 0 {
+			t.Errorf("secure %v: %d big buffers held for a client that reads nothing", secure, n)
+		}
 	}
 }
 
