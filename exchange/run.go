@@ -45,6 +45,10 @@ func tooLarge(n int64) *Error {
 // it went away. It is never a peer's fault and is logged as status 499.
 var ErrClientGone = errors.New("client gone")
 
+// ErrPanic marks a panic of a handler that its front end has recovered, counted and
+// logged with its stack.
+var ErrPanic = errors.New("panic")
+
 // StatusOf returns the status that err stands for in logs: 499 for a client
 // that went away, the Error's own, else 500.
 func StatusOf(err error) int {

@@ -68,6 +68,13 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	err = b.srv.run(&bw.x, handler, bw)
 	b.srv.finished(site, &bw.x, err)
+	if r.ProtoMajor == 1 {
+		// What is left of the body is read here. net/http would do so after it has
+		// called off its watch for the next request, which the end of the body then
+		// starts again: with full duplex the next request meets a second reader, and
+		// a panic ("invalid concurrent Body.Read call") ends the connection.
+		r.Body.Close()
+	}
 	if bw.aborted {
 		panic(http.ErrAbortHandler) // RST_STREAM, or the connection closed
 	}

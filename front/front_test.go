@@ -345,7 +345,31 @@ func TestPanicBeforeTheHeadIs500(t *testing.T) {
 		if resp := do(t, s, "GET", "/", nil); resp.StatusCode != 200 {
 			t.Errorf("then %d", resp.StatusCode)
 		}
-		waitFor(t, func() bool { return s.Front.Snapshot().Bugs == 1 })
+		waitFor(t, func() bool { return s.Front.Snapshot().Bugs == 1 && len(s.Site.Errs()) == 2 })
+		if err := s.Site.Errs()[0]; !errors.Is(err, exchange.ErrPanic) || exchange.StatusOf(err) != 500 {
+			t.Errorf("%v", err) // whoever explains errors must know that this one is told
+		}
+	})
+}
+
+// A body that the handler leaves does not harm the next request of the connection;
+// exchangetest fails for whatever net/http has to complain about.
+func TestUnreadBodyOnEveryFront(t *testing.T) {
+	exchangetest.Run(t, func(t *testing.T, start start) {
+		s := start(handle(func(x *exchange.Exchange) error {
+			if x.Req.Path == "/part" {
+				io.ReadFull(x.Body(), make([]byte, 10))
+			}
+			_, err := io.WriteString(x, "ok")
+			return err
+		}))
+		for _, target := range []string{"/none", "/part", "/none"} {
+			for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", 5000)), struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 5000))}} {
+				if got := readAll(t, do(t, s, "POST", target, body)); got != "ok" {
+					t.Errorf("%s: %q", target, got)
+				}
+			}
+		}
 	})
 }
 

@@ -207,9 +207,9 @@ func (s *Server) run(x *exchange.Exchange, h exchange.Handler, w exchange.Wire) 
 			return
 		}
 		s.bugs.Add(1)
-		s.logger().Error("panic in handler", "id", x.Req.ID, "method", x.Req.Method, "panic", p,
-			"stack", string(debug.Stack()))
-		err = exchange.Fail(500, "internal", "panic: %v", p)
+		s.logger().Error("panic in handler", "request", x.Req.ID, "vhost", x.Route.VHost, "route", x.Route.Label,
+			"method", x.Req.Method, "panic", p, "stack", string(debug.Stack()))
+		err = exchange.Fail(500, "internal", "%w: %v", exchange.ErrPanic, p)
 		if x.Started() {
 			w.Abort(err)
 			return
@@ -224,7 +224,7 @@ func (s *Server) finished(site Site, x *exchange.Exchange, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.bugs.Add(1)
-			s.logger().Error("panic after exchange", "id", x.Req.ID, "panic", p, "stack", string(debug.Stack()))
+			s.logger().Error("panic after exchange", "request", x.Req.ID, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	x.Ended = time.Now()

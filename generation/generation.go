@@ -7,6 +7,7 @@ package generation
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -162,7 +163,7 @@ func (g *Generation) explain(x *exchange.Exchange, err error) {
 	if status >= 500 {
 		level = slog.LevelWarn
 	}
-	if !g.log.Enabled(context.Background(), level) {
+	if !g.log.Enabled(context.Background(), level) || errors.Is(err, exchange.ErrPanic) { // which is logged
 		return
 	}
 	g.log.Log(context.Background(), level, "request failed", "status", status, "reason", exchange.ReasonOf(err),

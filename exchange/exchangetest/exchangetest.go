@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"log"
 	"log/slog"
 	"math/big"
 	"net"
@@ -121,14 +122,38 @@ func Start(t testing.TB, site *Site, secure bool) *Server {
 
 func startBridge(t *testing.T, site *Site) *Server {
 	fs := &front.Server{Current: func() front.Site { return site }, Log: slog.New(slog.DiscardHandler)}
-	hs := httptest.NewServer(fs.Bridge("test"))
+	hs := httptest.NewUnstartedServer(fs.Bridge("test"))
+	var said complaints
+	hs.Config.ErrorLog = log.New(&said, "", 0)
+	hs.Start()
 	tr := &http.Transport{DisableCompression: true}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
 		hs.CloseClientConnections()
 		hs.Close()
+		if text := said.text(); text != "" {
+			t.Errorf("net/http complains: %s", text)
+		}
 	})
 	return &Server{URL: hs.URL, Addr: hs.Listener.Addr().String(), Proto: "HTTP/1.1", Client: client(tr), Front: fs, Site: site}
+}
+
+// complaints are what net/http logs: misuse of its server, and panics in it.
+type complaints struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (c *complaints) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.b.Write(p)
+}
+
+func (c *complaints) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.b.String()
 }
 
 func client(tr *http.Transport) *http.Client {
