@@ -56,7 +56,7 @@ func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *co
 	cv.out = stdout{br: cn.br, stderr: &cv.stderr}
 	cv.memory = c.buffer()
 	cv.up = upload{ctx: ctx, call: call, cn: cn, pause: c.target.BodyTimeout,
-		left: b.length, live: b.src != nil, cv: cv, buf: (*cv.memory)[:0]}
+		pace: pace{pause: c.target.BodyTimeout}, left: b.length, live: b.src != nil, cv: cv, buf: (*cv.memory)[:0]}
 	if b.length > 0 {
 		cv.up.src = b.reader()
 	}

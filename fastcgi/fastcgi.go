@@ -96,7 +96,7 @@ func New(t extproc.Target, o Options) *Client {
 // A caller that wants to offer the same call to another client afterwards calls
 // Hold first, for Do may have read the body.
 func (c *Client) Do(ctx context.Context, call *extproc.Call) (*extproc.Reply, error) {
-	b, err := takeBody(ctx, call, c.bodies)
+	b, err := takeBody(ctx, call, c.bodies, c.target.BodyTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -185,9 +185,10 @@ type heldBody struct {
 
 // Hold reads the body of call into bodies if it must be complete before a
 // connection is acquired, and sets call.Length to its exact length (R-FCGI-6).
-// Any number of clients may then be tried with call, until release is called.
-func Hold(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (release func(), err error) {
-	b, err := takeBody(ctx, call, bodies)
+// Any number of clients may then be tried with call, until release is called. pause
+// is as BodyTimeout of their target.
+func Hold(ctx context.Context, call *extproc.Call, bodies *budget.Bodies, pause time.Duration) (release func(), err error) {
+	b, err := takeBody(ctx, call, bodies, pause)
 	if err != nil || !b.own {
 		return func() {}, err
 	}
@@ -197,7 +198,7 @@ func Hold(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (relea
 
 // takeBody decides how the body travels (R-FCGI-6): small or of unknown length,
 // it is held; longer, it stays with the client and streams.
-func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (body, error) {
+func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies, pause time.Duration) (body, error) {
 	if ctx.Err() != nil {
 		return body{}, exchange.ErrClientGone
 	}
@@ -211,7 +212,7 @@ func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies) (b
 		return body{length: call.Length, src: call.Body, declared: true}, nil
 	}
 	watch := onDone(ctx, func() { stopBody(call) })
-	s, err := bodies.Hold(call.Body, call.Length)
+	s, err := bodies.Hold(&pacedBody{call.Body, pace{pause: pause}}, call.Length)
 	watch.putOut()
 	if err != nil {
 		return body{}, bodyError(ctx, err)

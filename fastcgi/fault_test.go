@@ -334,7 +334,7 @@ func TestNumberOfHeldBodies(t *testing.T) {
 
 // An answer before the end of the upload is relayed; the upload is stopped and
 // neither side is used again.
-func TestEarlyAnswer(t *testing.T) {
+func TestG16EarlyAnswer(t *testing.T) {
 	c := newClient(t, rawApp(t, func(_ int, p *peer) {
 		if _, err := p.hearHead(); err != nil {
 			t.Error(err)
@@ -441,7 +441,7 @@ func TestHoldKeepsTheBodyForTheNextClient(t *testing.T) {
 	down := newClient(t, unixTarget(filepath.Join(t.TempDir(), "none.sock")), Options{Bodies: bodies})
 	up := newClient(t, rawApp(t, echoApp(t)), Options{Bodies: bodies})
 	call := post(-1, strings.NewReader("abc"))
-	release, err := Hold(t.Context(), call, bodies)
+	release, err := Hold(t.Context(), call, bodies, time.Minute)
 	if err != nil || call.Length != 3 {
 		t.Fatalf("length %d, %v", call.Length, err)
 	}

@@ -35,7 +35,8 @@ func (c *conn) readHead(r io.Reader) (h cgiHead, rest []byte, err error) {
 const smallHead = 2 << 10
 
 // readHead reads from r into buf, up to the empty line. rest is what was read
-// behind it. Memory grows with what arrives, to maxHead at most.
+// behind it. Memory grows with what arrives, to maxHead at most. What is malformed
+// is refused as soon as it is seen: the rest may never come.
 func readHead(r io.Reader, buf []byte, h *cgiHead) (rest []byte, err error) {
 	for {
 		if len(buf) == cap(buf) {
@@ -51,6 +52,9 @@ func readHead(r io.Reader, buf []byte, h *cgiHead) (rest []byte, err error) {
 		if len(buf) >= maxHead {
 			return nil, protocolErrorf("head over %d bytes", maxHead)
 		}
+		if err := checkBegun(buf, len(buf)-n); err != nil {
+			return nil, err
+		}
 		if err == io.EOF {
 			return nil, protocolErrorf("reply of %d bytes without a head", len(buf))
 		}
@@ -58,6 +62,26 @@ func readHead(r io.Reader, buf []byte, h *cgiHead) (rest []byte, err error) {
 			return nil, err
 		}
 	}
+}
+
+// checkBegun parses what there is of a head, of which the bytes from on are new.
+func checkBegun(head []byte, from int) error {
+	whole := 0
+	if i := bytes.LastIndex(head, []byte("\r\n")); i >= 0 {
+		whole = i + 2
+	}
+	if whole > from {
+		var h cgiHead
+		if err := h.parse(string(head[:whole])); err != nil {
+			return err
+		}
+	}
+	name, value, ended := bytes.Cut(bytes.TrimSuffix(head[whole:], []byte("\r")), []byte(":"))
+	if ended || len(name) > 0 {
+		_, _, err := parseLine(string(name) + ":" + string(value))
+		return err
+	}
+	return nil
 }
 
 // parse parses a head: lines that each end in CRLF, without the empty one.

@@ -30,8 +30,8 @@ func serveOK(t *testing.T) func(int, *peer) {
 }
 
 // A kept connection that the application closed, or on which it sent anything
-// unasked, is replaced before it is used, whatever the method (R-POOL-3).
-func TestDeadIdleConnectionIsReplaced(t *testing.T) {
+// unasked, is replaced before it is used, whatever the method (G15, R-POOL-3).
+func TestG15UnfitIdleConnectionIsReplaced(t *testing.T) {
 	f := func(name string, call func() *extproc.Call, last string) {
 		t.Helper()
 		var conns atomic.Int32

@@ -503,7 +503,9 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 func (b *builder) buildApp(h *host, p *processor, context string, responseTimeout time.Duration) exchange.Handler {
 	o := script.Options{HeadTimeout: responseTimeout, Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
-	for _, e := range p.peers[0].owner.decl.Env { // of a balancer, the first worker's
+	first := p.peers[0].owner.decl // of a balancer, the first worker
+	o.BodyTimeout = first.BodyTimeout
+	for _, e := range first.Env {
 		if name, value, ok := strings.Cut(e.Value, "="); ok {
 			o.Env = append(o.Env, exchange.Field{Name: name, Value: value})
 		}

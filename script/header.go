@@ -13,9 +13,10 @@ func addHeader(v *exchange.Fields, r *exchange.Request) {
 	if r.Host != "" {
 		v.Add("HTTP_HOST", r.Host)
 	}
+	named := namesFields(&r.Fields)
 	for i := range r.Fields.Len() {
 		f := r.Fields.At(i)
-		if !passes(f) || !isVariable(f.Name) || seenBefore(&r.Fields, i) {
+		if !passes(f) || !isVariable(f.Name) || seenBefore(&r.Fields, i) || named && r.Fields.HasToken("Connection", f.Name) {
 			continue
 		}
 		v.Add(variableName(f.Name), joined(&r.Fields, i))
@@ -39,11 +40,22 @@ func isPlainName(name string) bool {
 	return name != ""
 }
 
+// namesFields reports whether a Connection field names fields that go no further
+// than this server (RFC 9110 §7.6.1). Hardly any does.
+func namesFields(list *exchange.Fields) bool {
+	for token := range list.Tokens("Connection") {
+		if !exchange.EqualName(token, "close") && !isHop(token) {
+			return true
+		}
+	}
+	return false
+}
+
 // isHop reports the fields of the client's connection (RFC 9110 §7.6.1), and
 // Proxy, which as HTTP_PROXY would steer the application's own calls.
 func isHop(name string) bool {
 	for _, hop := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization",
-		"TE", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy"} {
+		"TE", "Trailer", "Transfer-Encoding", "Upgrade", "HTTP2-Settings", "Proxy"} {
 		if exchange.EqualName(name, hop) {
 			return true
 		}
@@ -136,8 +148,12 @@ func variableName(name string) string {
 // endToEnd adds to out the fields of list as an application may see them under
 // their own names, without framing.
 func endToEnd(out, list *exchange.Fields) {
+	named := namesFields(list)
 	for i := range list.Len() {
 		f := list.At(i)
+		if named && list.HasToken("Connection", f.Name) {
+			continue
+		}
 		if passes(f) && !exchange.EqualName(f.Name, "Content-Length") && !exchange.EqualName(f.Name, "Host") {
 			out.Add(f.Name, f.Value)
 		}

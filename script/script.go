@@ -43,6 +43,7 @@ type Options struct {
 	ServerName  string           // SERVER_NAME of requests without a Host
 	Env         []exchange.Field // variables of the processor; of equal names the last counts
 	HeadTimeout time.Duration    // until the reply head; 0: the target's
+	BodyTimeout time.Duration    // longest pause of a body held for several peers; 0: any
 
 	Log *slog.Logger // receives what applications write to STDERR; nil: dropped
 }
@@ -93,7 +94,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	defer c.release()
 	call := c.fill(h, x, t)
 	if h.o.Group.Len() > 1 {
-		release, err := fastcgi.Hold(x.Context(), call, h.o.Bodies)
+		release, err := fastcgi.Hold(x.Context(), call, h.o.Bodies, h.o.BodyTimeout)
 		if err != nil {
 			return err
 		}

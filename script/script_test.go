@@ -257,7 +257,7 @@ func TestFieldHygiene(t *testing.T) {
 	x, _ := newExchange("/app",
 		"Cookie: a=1", "Accept: text/html", "cookie: b=2", "X-List: 1", "x-list: 2", "X-LIST: 3", "accept: */*",
 		"X_Forwarded_For: 1.2.3.4", "X.Real.Ip: 1.2.3.4", "X-Forwarded-For: 192.0.2.1", "X-Bad: a\x01b", "X-Nl: a\nb",
-		"X-List: 4\x00", "X-Tab: a\tb", "X-Empty: ", "Connection: close, X-Tab", "Keep-Alive: 5", "TE: trailers", "Trailer: X-T",
+		"X-List: 4\x00", "X-Tab: a\tb", "X-Empty: ", "Connection: ", "Connection: close, X-Hop", "X-Hop: 1", "HTTP2-Settings: AAMAAABk", "Keep-Alive: 5", "TE: trailers", "Trailer: X-T",
 		"Transfer-Encoding: chunked", "Upgrade: websocket", "Proxy-Authorization: Basic eDp5", "Proxy-Connection: close",
 		"Authorization: Basic YTpi", "Content-Type: text/plain", "Content-Length: 3")
 	x.Req.Length = 3
@@ -268,6 +268,7 @@ func TestFieldHygiene(t *testing.T) {
 		"CONTENT_TYPE=text/plain", "CONTENT_LENGTH=3",
 		"HTTP_X_BAD absent", "HTTP_X_NL absent", "HTTP_X_REAL_IP absent", "HTTP_X.REAL.IP absent", "HTTP_CONNECTION absent",
 		"HTTP_KEEP_ALIVE absent", "HTTP_TE absent", "HTTP_TRAILER absent", "HTTP_TRANSFER_ENCODING absent",
+		"HTTP_X_HOP absent", "HTTP_HTTP2_SETTINGS absent", // G07, G08
 		"HTTP_UPGRADE absent", "HTTP_PROXY_AUTHORIZATION absent", "HTTP_PROXY_CONNECTION absent",
 		"HTTP_CONTENT_TYPE absent", "HTTP_CONTENT_LENGTH absent")
 }

@@ -9,7 +9,7 @@ import "time"
 type Tuning struct {
 	Block
 	MaxConnections    int           `conf:"maxConnections" range:"1..1000000" default:"65000" doc:"client connections of all listeners"`
-	ConnTimeout       time.Duration `conf:"connTimeout" unit:"s" range:"1..1000000" default:"60" doc:"no progress of a head, handshake, body or response"`
+	ConnTimeout       time.Duration `conf:"connTimeout" unit:"s" range:"1..1000000" default:"60" doc:"a head or a handshake in all; no progress of a body or response"`
 	KeepAliveTimeout  time.Duration `conf:"keepAliveTimeout" unit:"s" range:"0..10000" default:"5" doc:"idle time between requests; 0: no keep-alive"`
 	MaxKeepAliveReq   int           `conf:"maxKeepAliveReq" range:"0..32767" default:"1000" doc:"requests of a connection"`
 	MaxReqURLLen      int           `conf:"maxReqURLLen" unit:"size" range:"100..65530" default:"8192" doc:"longest request target; over it 414"`
