@@ -1,0 +1,73 @@
+package metrics
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/metrics.md")
+
+const docsHead = `# Metrics
+
+Generated from the registry; do not edit: ` + "`go test ./metrics -run TestDocs -update`" + `. Beside these ` + "`/metrics`" + ` has the
+collectors of the Go runtime (` + "`go_`" + `) and of the process (` + "`process_`" + `).
+
+Counters survive reloads and begin anew with the process; those of a group begin anew
+when the group changes, and series of what a configuration no longer has are gone.
+` + "`scope`" + ` is ` + "`server`" + ` or ` + "`vhost:NAME`" + `, ` + "`group`" + ` the name of the processor, ` + "`peer`" + ` the ordinal of its
+address, ` + "`route`" + ` the uri of a context or map, or static, script, unmatched. No label
+holds a URL, an address or anything that a client chose. 32 virtual hosts have labels of
+their own, the others share ` + "`__other__`" + `.
+
+| metric | type | labels | is |
+|---|---|---|---|
+`
+
+// full has a sample of everything.
+func full() *Metrics {
+	m := New()
+	m.Watch(Gauges{Probed: func() []Probed { return []Probed{{Scope: "server", Group: "app"}} }})
+	m.WatchGroups(func() []Group {
+		return []Group{{Scope: "server", Name: "app", Peers: []Peer{{Failures: map[string]uint64{"dial": 1}, Attempts: map[string]uint64{"success": 1}}}}}
+	})
+	r := &Route{}
+	r.Finished(200, 0)
+	m.WatchRoutes(func() []Routed { return []Routed{{"site", "static", r}} })
+	return m
+}
+
+// docs/metrics.md is what the registry has.
+func TestDocs(t *testing.T) {
+	families, err := full().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	out.WriteString(docsHead)
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "httpjet_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
+	}
+	const file = "../docs/metrics.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(out.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != out.String() {
+		t.Errorf("docs/metrics.md is out of date: run go test ./metrics -run TestDocs -update")
+	}
+}
