@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -186,8 +187,30 @@ type Upgrader interface {
 type Duplex interface {
 	io.Reader
 	io.Writer
-	CloseWrite() error // half-close towards the client
+	SetReadDeadline(t time.Time) error // of Read; zero: none
+	CloseWrite() error                 // half-close towards the client
 	Close() error
+}
+
+// Tunnel is what an upgraded exchange goes on as when its handler has returned: the
+// handler leaves it behind with Detach, and the front end runs it without the
+// frames, and the memory, of everything between itself and the handler. Run and End
+// are called by one goroutine at a time, which need not be the same each time.
+type Tunnel interface {
+	// Run moves bytes until both directions have ended or one has failed; then it
+	// returns false. If rest is above 0, it also returns, true, when no byte has
+	// moved for rest, up to twice as long: it is called again when what it waits
+	// for is there. Behind Close it returns false soon.
+	Run(rest time.Duration) (r Rest, resting bool)
+	Close()     // ends it; any goroutine may call it, more than once
+	End() error // gives up what it holds and says how it ended; called once, last
+}
+
+// Rest is what a tunnel at rest waits for, whatever comes first.
+type Rest struct {
+	Client bool            // something to read from the client
+	Own    syscall.RawConn // or from the tunnel's own connection; nil: from nowhere else
+	Until  time.Time       // zero: no end
 }
 
 // LazyReader is implemented by a Duplex that needs no memory while it waits for
@@ -249,6 +272,7 @@ type Exchange struct {
 	started  bool
 	noBody   bool
 	upgraded bool
+	detached Tunnel
 }
 
 // Reset prepares x for the next request on w. Field lists keep their memory.
@@ -457,6 +481,19 @@ func (x *Exchange) Upgrade() (Duplex, error) {
 	x.sink = &x.end
 	return up.Upgrade(&x.Resp)
 }
+
+// Detach leaves t behind: it goes on with the connection that Upgrade returned when
+// the handler has returned nil. The exchange is finished after its end; x may be
+// used until then, by t alone.
+func (x *Exchange) Detach(t Tunnel) {
+	if !x.upgraded {
+		panic("BUG: exchange: Detach before Upgrade")
+	}
+	x.detached = t
+}
+
+// Detached returns what Detach has left behind, nil for nothing.
+func (x *Exchange) Detached() Tunnel { return x.detached }
 
 // CountUpgraded adds n to the bytes sent, for a handler that relayed raw bytes.
 func (x *Exchange) CountUpgraded(n int64) { x.written += n }

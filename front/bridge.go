@@ -60,7 +60,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := bw.check()
 	if err != nil {
 		b.srv.refused.Add(1)
-	} else if err = b.srv.admit(r.Context(), bw.lim.connTimeout()); err == nil {
+	} else if err = b.srv.admit(r.Context, bw.lim.connTimeout()); err == nil {
 		defer b.srv.inFlight.release()
 	}
 	if err != nil {

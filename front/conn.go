@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"httpjet/epoll"
 )
 
 // States of a connection as its owner and Drain see it.
@@ -19,36 +20,40 @@ const (
 	connClosed
 )
 
-// conn is what all protocol versions share of a client connection. It belongs to
-// its serveConn goroutine, except for state, cut and retire, which Drain and
-// Listener.Close use.
+// conn is what all protocol versions share of a client connection, and all that is
+// left of one that is parked. It belongs to its serveConn goroutine, or to the
+// watcher, except for state, cut and retire, which Drain and Listener.Close use.
 //
 // Who closes it: its own goroutine by close; others only if they win the state
 // from connIdle to connClosed (retire), or at the end of the budget (cut). After
-// either, the goroutine finds its reads failing and leaves.
+// either, the goroutine finds its reads failing and leaves; if there is none, because
+// the connection is parked, who closes it sees to its end.
 type conn struct {
 	srv  *Server
 	lis  *Listener
 	nc   net.Conn // what bytes go through: sock or the TLS connection over it
-	sock *sock
-	tls  *tls.ConnectionState
+	sock sock
+	tls  *tls.ConnectionState // nil: no TLS, or no handshake yet
 
 	remote, local netip.AddrPort
 
 	state  atomic.Int32
+	n      int32 // HTTP/1 requests read
 	closed sync.Once
 
-	ctx    context.Context // ends when the connection is cut
-	cancel context.CancelFunc
-	client atomic.Pointer[clientCtx] // context of the HTTP/1 exchange, if asked for
+	life   atomic.Pointer[life]      // its context, if asked for
+	client atomic.Pointer[clientCtx] // that of the HTTP/1 exchange, if asked for
 	goAway atomic.Pointer[h2Server]  // set while the connection speaks HTTP/2
+	tunnel atomic.Pointer[h1conn]    // set while it is a tunnel whose handler has returned
+
+	watch epoll.Watch // while it is parked
+	until time.Time   // how long it may be idle, of one that was parked; else zero
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c := &conn{srv: s, lis: l, sock: newSock(nc)}
-	c.nc = c.sock
+	c.nc = &c.sock
 	c.remote, c.local = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if l.Key.Secure {
 		c.state.Store(connActive) // the handshake is work that may finish
 	}
@@ -64,28 +69,48 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// serveConn serves one client connection until it ends. The permit of the
-// connection is its own from accept on.
+// serveConn serves one client connection until it ends or is parked. The permit of
+// the connection is its own from accept on.
 func serveConn(c *conn) {
-	defer c.srv.conns.release()
-	defer c.srv.remove(c)
-	defer c.close()
-	if c.lis.Key.Secure && !c.handshake() {
-		return
+	if parked := c.serve(); !parked {
+		c.finish()
 	}
-	if c.tls != nil && c.tls.NegotiatedProtocol == "h2" {
-		serveH2(c, c.nc)
-		return
+}
+
+// serve goes on where the connection is. Once it returns true, somebody else has
+// the connection.
+func (c *conn) serve() (parked bool) {
+	if c.tunnel.Load() == nil {
+		if c.lis.Key.Secure && c.tls == nil && !c.handshake() {
+			return false
+		}
+		if c.tls != nil && c.tls.NegotiatedProtocol == "h2" {
+			serveH2(c, c.nc)
+			return false
+		}
+		if newH1(c).serve() {
+			return true
+		}
 	}
-	newH1(c).serve()
+	if h := c.tunnel.Load(); h != nil {
+		return h.carry()
+	}
+	return false
+}
+
+// finish is the end of a connection that nobody serves any more.
+func (c *conn) finish() {
+	c.close()
+	c.srv.remove(c)
+	c.srv.conns.release()
 }
 
 // handshake completes TLS within the connection timeout. It costs one deadline
 // for all of it, so that a client cannot stretch it byte by byte.
 func (c *conn) handshake() bool {
-	tc := tls.Server(c.sock, c.lis.tls)
+	tc := tls.Server(&c.sock, c.lis.tls)
 	c.sock.SetDeadline(time.Now().Add(c.srv.Current().Limits().connTimeout()))
-	if err := tc.HandshakeContext(c.ctx); err != nil {
+	if err := tc.Handshake(); err != nil { // cut closes the socket, which ends it
 		c.srv.tlsErrors.Add(1)
 		c.srv.logger().Debug("TLS handshake", "listener", c.lis.Name(), "remote", c.remote, "err", err)
 		if re, ok := errors.AsType[tls.RecordHeaderError](err); ok && re.Conn != nil && looksLikeHTTP(re.RecordHeader[:]) {
@@ -125,6 +150,9 @@ func (c *conn) retire() {
 	}
 	if c.state.CompareAndSwap(connIdle, connClosed) {
 		c.close()
+		if c.unpark() {
+			c.finish()
+		}
 	}
 }
 
@@ -136,6 +164,18 @@ func (c *conn) cut() {
 	c.cancel() // then, so that nobody answers because of it
 	if x := c.client.Load(); x != nil {
 		x.cancel()
+	}
+	if h := c.tunnel.Load(); h != nil {
+		h.tun.Close()
+	}
+	c.awake()
+}
+
+// awake starts the goroutine of a parked connection that has been closed from
+// outside, so that it ends in an orderly way.
+func (c *conn) awake() {
+	if c.unpark() {
+		go serveConn(c)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,10 +31,12 @@ var outBufs = sync.Pool{New: func() any { return new([smallOut]byte) }}
 
 // h1conn serves the HTTP/1 exchanges of one connection and is the Wire of each.
 //
-// Life of a connection: await the first byte (no buffer held, may be closed) →
-// read the head → load the site → admit → Run → drain what is left of the body →
-// again. It is owned by the serveConn goroutine; Read may be called from one
-// other goroutine, and StopRead and Context from any.
+// Life of a connection: await the first byte (no buffer held, may be closed, is
+// parked after a while: then its h1conn ends, and another one goes on) → read the
+// head → load the site → admit → Run → drain what is left of the body → again; or,
+// behind Run, carry the tunnel that the exchange has become. It is owned by the
+// serveConn goroutine; Read may be called from one other goroutine, and StopRead
+// and Context from any.
 type h1conn struct {
 	*conn
 	r     *h1.Reader
@@ -41,7 +44,7 @@ type h1conn struct {
 	fresh bool // x is reset
 	site  Site
 	lim   *Limits
-	n     int // requests read
+	tun   exchange.Tunnel // what x has become; nil: nothing
 
 	// Deadlines as last set. readBy belongs to whoever reads the body, and zero
 	// means that the real one is unknown; writeBy to whoever writes, and zero means
@@ -89,12 +92,13 @@ const (
 )
 
 // newH1 prepares a connection for the loop. Plain sockets are read without
-// holding memory while idle; a TLS connection holds the input buffer.
+// holding memory while idle; a TLS connection holds the input buffer until it is
+// parked.
 func newH1(c *conn) *h1conn {
 	h := &h1conn{conn: c}
 	h.blocked = h.extendWrite
 	if c.tls == nil {
-		h.r = h1.NewReader(c.sock)
+		h.r = h1.NewReader(&c.sock)
 		c.sock.give = h.r.Release
 	} else {
 		h.r = h1.NewReader(c.nc)
@@ -104,14 +108,19 @@ func newH1(c *conn) *h1conn {
 	return h
 }
 
-// serve is the loop of the connection.
-func (c *h1conn) serve() {
+// serve is the loop of the connection. It returns true when the connection has been
+// parked, and false when no request is to come, because it ends or has become a
+// tunnel.
+func (c *h1conn) serve() (parked bool) {
 	defer func() {
 		c.r.Take()
 		c.r.Release()
 		c.freeOut()
 	}()
-	for c.await() {
+	for {
+		if goes, parked := c.await(); !goes {
+			return parked
+		}
 		c.site = c.srv.Current() // the generation of this exchange
 		c.lim = c.site.Limits()
 		c.now = time.Now()
@@ -127,8 +136,8 @@ func (c *h1conn) serve() {
 		}
 		if c.n++; c.n == 1 && head == preface && c.tls == nil && c.lim.EnableH2C {
 			c.sock.SetDeadline(time.Time{})
-			serveH2(c.conn, &replay{sock: c.sock, head: []byte(head + string(c.r.Take()))})
-			return
+			serveH2(c.conn, &replay{sock: &c.sock, head: []byte(head + string(c.r.Take()))})
+			return false
 		}
 		c.begin()
 		if err == nil {
@@ -137,22 +146,26 @@ func (c *h1conn) serve() {
 		}
 		if err != nil {
 			c.refuse(err)
-			return
+			return false
 		}
 		if !c.exchange() {
-			return
+			return false
 		}
 	}
 }
 
 // await waits for the first byte of the next request. It returns false when
-// there is none to come.
-func (c *h1conn) await() bool {
+// there is none to come here: because the connection has been parked, or ends.
+func (c *h1conn) await() (goes, parked bool) {
 	if c.r.Buffered() > 0 {
-		return !c.closing()
+		return !c.closing(), false
 	}
 	now, wait := c.x.Ended, c.lim.KeepAliveTimeout
-	if c.n == 0 {
+	switch {
+	case !c.until.IsZero(): // it was parked, and waits on
+		now = time.Now()
+		wait, c.until = c.until.Sub(now), time.Time{}
+	case c.n == 0:
 		now, wait = time.Now(), c.lim.connTimeout() // of the generation that accepted the connection
 	}
 	c.x.Reset(c) // an idle connection holds no head, no buffer and no generation
@@ -160,17 +173,31 @@ func (c *h1conn) await() bool {
 	c.site = nil
 	c.r.Release()
 	c.freeOut()
-	c.extendRead(now, wait)
+	rest := c.restPeriod()
+	if rest > 0 && wait > 2*rest {
+		c.extendReadWithin(now, rest, min(rest, slack))
+	} else {
+		rest = 0
+		c.extendRead(now, wait)
+	}
 	if !c.state.CompareAndSwap(connActive, connIdle) && c.state.Load() != connIdle {
-		return false
+		return false, false
 	}
 	if c.closing() {
-		return false // Drain may have looked before we were idle
+		return false, false // Drain may have looked before we were idle
 	}
-	if c.r.Wait() != nil {
-		return false
+	err := c.r.Wait()
+	if rest > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		if c.parkIdle(now.Add(wait)) {
+			return false, true
+		}
+		c.extendRead(now, wait)
+		err = c.r.Wait()
 	}
-	return c.state.CompareAndSwap(connIdle, connActive)
+	if err != nil {
+		return false, false
+	}
+	return c.state.CompareAndSwap(connIdle, connActive), false
 }
 
 // begin prepares the exchange for a request.
@@ -238,13 +265,15 @@ func (c *h1conn) exchange() bool {
 		c.cont.Store(contAsked)
 	}
 	var handler exchange.Handler = c.site
-	err := c.srv.admit(c.ctx, c.lim.connTimeout())
+	err := c.srv.admit(c.context, c.lim.connTimeout())
 	admitted := err == nil
 	if !admitted {
 		handler = answerWith(err)
 	}
 	err = c.srv.run(&c.x, handler, c)
+	tunnel := c.x.Detached()
 	switch {
+	case tunnel != nil: // see carry
 	case c.resp.upgraded: // Upgrade has given the permit back
 		c.srv.tunnels.Add(-1)
 	case admitted:
@@ -257,6 +286,10 @@ func (c *h1conn) exchange() bool {
 		}
 		gone = ctx.Err() != nil
 		ctx.cancel()
+	}
+	if tunnel != nil {
+		c.become(tunnel, err)
+		return false
 	}
 	c.srv.finished(c.site, &c.x, err)
 	switch {
@@ -306,7 +339,10 @@ func (c *h1conn) linger() {
 // extendRead makes reads fail when nothing has come for d, or up to slack later:
 // moving a deadline costs more than looking at it, so that it is not moved for
 // every request.
-func (c *h1conn) extendRead(now time.Time, d time.Duration) {
+func (c *h1conn) extendRead(now time.Time, d time.Duration) { c.extendReadWithin(now, d, slack) }
+
+// extendReadWithin is extendRead for another slack.
+func (c *h1conn) extendReadWithin(now time.Time, d, slack time.Duration) {
 	if by := now.Add(d); c.readBy.Before(by) || c.readBy.After(by.Add(slack)) {
 		c.readBy = by.Add(slack)
 		c.sock.SetReadDeadline(c.readBy)

@@ -167,7 +167,7 @@ func (c *h1conn) sendInterim(r *exchange.Response) error {
 func (c *h1conn) mayKeep(r *exchange.Response, waits bool) bool {
 	l := c.lim
 	return c.info.KeepAlive && !waits && !c.closing() && !c.stopped.Load() &&
-		l.KeepAliveTimeout > 0 && (l.MaxKeepAliveReq == 0 || c.n < l.MaxKeepAliveReq) &&
+		l.KeepAliveTimeout > 0 && (l.MaxKeepAliveReq == 0 || int(c.n) < l.MaxKeepAliveReq) &&
 		(c.resp.bounded || c.resp.chunked) && c.bodyLeft.Load() <= drainLimit &&
 		!r.Fields.HasToken("Connection", "close")
 }

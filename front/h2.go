@@ -60,7 +60,7 @@ func serveH2(c *conn, nc net.Conn) {
 	}
 	handler := &bridge{srv: c.srv, c: c}
 	//lint:ignore SA1019 see above
-	h2.ServeConn(nc, &http2.ServeConnOpts{Context: c.ctx, BaseConfig: hs, Handler: handler})
+	h2.ServeConn(nc, &http2.ServeConnOpts{Context: c.context(), BaseConfig: hs, Handler: handler})
 	c.cancel() // streams that are left have no client any more
 	handler.running.Wait()
 }

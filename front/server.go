@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"httpjet/epoll"
 	"httpjet/exchange"
 )
 
@@ -25,28 +26,39 @@ type Server struct {
 	Current func() Site // never returns nil
 	Log     *slog.Logger
 
+	// Rest is how long a connection without traffic keeps its goroutine, up to twice
+	// as long; then it is parked. 0: 1 s; below 0: for ever.
+	Rest time.Duration
+
 	conns    gate // R-LSN-9
 	inFlight gate
 
 	accepted, tlsErrors, refused, overloaded atomic.Int64
 	bugs                                     atomic.Int64
 	tunnels                                  atomic.Int64 // upgraded connections that are open
+	parked                                   atomic.Int64
 	http10, http11, http2                    atomic.Int64
 
 	date atomic.Pointer[dateLine] // of the current second
 
+	watcher atomic.Pointer[epoll.Watcher] // nil until one is needed; set once, with mu held
+	watched chan struct{}                 // closed when the watcher's goroutine has ended
+	crowd   crowd
+	giving  sync.WaitGroup // of giveBack
+
 	draining atomic.Bool // set once, with mu held, so that add and Serve see it
 	mu       sync.Mutex
 	lists    map[*Listener]struct{} // that accept
-	open     map[*conn]struct{}     // that have a goroutine
+	open     map[*conn]struct{}     // that are served or parked
 	empty    chan struct{}          // not nil: closed when open becomes empty
 }
 
-// Stats is a snapshot of the counters of a Server. All but Active, InFlight and
-// Tunnels only grow.
+// Stats is a snapshot of the counters of a Server. All but Active, InFlight, Tunnels
+// and Parked only grow.
 type Stats struct {
 	Active, InFlight      int   // connections, exchanges
 	Tunnels               int   // upgraded connections that are open
+	Parked                int   // of Active, those without a goroutine
 	Accepted              int64 // connections
 	TLSErrors             int64 // handshakes that failed
 	Refused               int64 // malformed requests
@@ -61,7 +73,8 @@ func (s *Server) Snapshot() Stats {
 	active := len(s.open)
 	s.mu.Unlock()
 	return Stats{
-		Active: active, InFlight: s.inFlight.inUse(), Tunnels: int(s.tunnels.Load()), Accepted: s.accepted.Load(),
+		Active: active, InFlight: s.inFlight.inUse(), Tunnels: int(s.tunnels.Load()), Parked: int(s.parked.Load()),
+		Accepted:  s.accepted.Load(),
 		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(),
 		Bugs: s.bugs.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
 	}
@@ -94,7 +107,7 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
-// remove forgets a connection whose goroutine ends.
+// remove forgets a connection that has ended.
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,6 +148,7 @@ func (s *Server) Drain(ctx context.Context) (cut int) {
 	for _, c := range s.snapshot() {
 		c.retire()
 	}
+	defer s.stopWatcher()
 	empty := s.whenEmpty()
 	select {
 	case <-empty:
@@ -176,13 +190,14 @@ func (s *Server) logger() *slog.Logger {
 	return s.Log
 }
 
-// admit waits for a permit to serve an exchange, at most wait. Its error is the
-// answer (R-LSN-9).
-func (s *Server) admit(ctx context.Context, wait time.Duration) error {
+// admit waits for a permit to serve an exchange, at most wait, or until the context
+// ends, which is asked for only then. Its error is the answer (R-LSN-9).
+func (s *Server) admit(client func() context.Context, wait time.Duration) error {
 	place := s.inFlight.take()
 	if place == nil {
 		return nil
 	}
+	ctx := client()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -206,9 +221,7 @@ func (s *Server) run(x *exchange.Exchange, h exchange.Handler, w exchange.Wire) 
 		if p == nil {
 			return
 		}
-		s.bugs.Add(1)
-		s.logger().Error("panic in handler", "request", x.Req.ID, "vhost", x.Route.VHost, "route", x.Route.Label,
-			"method", x.Req.Method, "panic", p, "stack", string(debug.Stack()))
+		s.panicked("panic in handler", x, p)
 		err = exchange.Fail(500, "internal", "%w: %v", exchange.ErrPanic, p)
 		if x.Started() {
 			w.Abort(err)
@@ -223,12 +236,18 @@ func (s *Server) run(x *exchange.Exchange, h exchange.Handler, w exchange.Wire) 
 func (s *Server) finished(site Site, x *exchange.Exchange, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.bugs.Add(1)
-			s.logger().Error("panic after exchange", "request", x.Req.ID, "panic", p, "stack", string(debug.Stack()))
+			s.panicked("panic after exchange", x, p)
 		}
 	}()
 	x.Ended = time.Now()
 	site.Finished(x, err)
+}
+
+// panicked counts and reports a recovered panic.
+func (s *Server) panicked(what string, x *exchange.Exchange, p any) {
+	s.bugs.Add(1)
+	s.logger().Error(what, "request", x.Req.ID, "vhost", x.Route.VHost, "route", x.Route.Label,
+		"method", x.Req.Method, "panic", p, "stack", string(debug.Stack()))
 }
 
 // answerWith is a handler that only fails.

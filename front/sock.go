@@ -26,7 +26,7 @@ type sock struct {
 // scheduler: copying it takes some 10 µs.
 const rawMost = 64 << 10
 
-func newSock(nc net.Conn) *sock { return &sock{Conn: nc, raw: rawio.New(nc)} }
+func newSock(nc net.Conn) sock { return sock{Conn: nc, raw: rawio.New(nc)} }
 
 // ReadLazy reads into the memory that take returns and holds none while it waits
 // (h1.LazyReader).

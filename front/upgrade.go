@@ -1,7 +1,9 @@
 package front
 
 import (
+	"bytes"
 	"errors"
+	"syscall"
 	"time"
 
 	"httpjet/exchange"
@@ -32,26 +34,82 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 		return nil, err
 	}
 	c.freeOut()
+	d := duplex{c: c.conn, early: bytes.Clone(c.r.Take())}
+	c.r.Release()
+	c.sock.give = nil // nobody reads into the buffer of a request any more
 	c.sock.SetDeadline(time.Time{})
 	if c.state.Load() == connClosed {
 		c.sock.Close() // cut while the deadline was moved
 	}
 	if c.tls == nil && c.sock.raw != nil {
-		return plainDuplex{duplex{c}}, nil
+		return &plainDuplex{d}, nil
 	}
-	return duplex{c}, nil
+	return &d, nil
+}
+
+// become keeps the tunnel that a handler has left behind, for carry. err is how the
+// handler ended: unless that is well, the tunnel has nothing to do but to end.
+func (c *h1conn) become(t exchange.Tunnel, err error) {
+	c.tun, c.body = t, nil
+	c.tunnel.Store(c)
+	if err != nil || c.state.Load() == connClosed { // cut may have looked before
+		t.Close()
+	}
+}
+
+// carry runs the tunnel that an exchange has become, on little stack, until it ends
+// or has been parked: then it returns true, and another goroutine may have it.
+func (c *h1conn) carry() (parked bool) {
+	c.r = nil // nothing is left in it
+	rest := c.restPeriod()
+	for {
+		r, resting := c.srv.runTunnel(c, rest)
+		if !resting {
+			break
+		}
+		socks := [2]syscall.RawConn{r.Own}
+		if r.Client {
+			socks[1] = c.sock.raw.Raw()
+		}
+		if c.park(socks, r.Until) {
+			return true
+		}
+		rest = 0 // it goes on as it is
+	}
+	c.tunnel.Store(nil)
+	err := c.tun.End()
+	c.srv.tunnels.Add(-1)
+	c.srv.finished(c.site, &c.x, err)
+	return false
+}
+
+// runTunnel runs the tunnel of c and recovers a panic, which cuts it.
+func (s *Server) runTunnel(c *h1conn, rest time.Duration) (r exchange.Rest, resting bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked("panic in tunnel", &c.x, p)
+			c.cut()
+			resting = false
+		}
+	}()
+	return c.tun.Run(rest)
 }
 
 // duplex is an upgraded connection. Read is used by one goroutine, Write and
-// CloseWrite by another. It has no deadlines: how long a tunnel may be silent is
-// up to its handler.
-type duplex struct{ c *h1conn }
+// CloseWrite by another. How long a tunnel may be silent is up to its handler.
+type duplex struct {
+	c     *conn
+	early []byte // what the client sent behind its request
+}
 
-func (d duplex) Read(p []byte) (int, error) {
-	if d.c.r.Buffered() > 0 {
-		return d.c.r.Read(p)
+func (d *duplex) Read(p []byte) (int, error) {
+	if len(d.early) > 0 {
+		n := copy(p, d.early)
+		if d.early = d.early[n:]; len(d.early) == 0 {
+			d.early = nil
+		}
+		return n, nil
 	}
-	d.c.r.Release()
 	return d.c.nc.Read(p)
 }
 
@@ -59,18 +117,20 @@ func (d duplex) Read(p []byte) (int, error) {
 type plainDuplex struct{ duplex }
 
 // ReadLazy implements exchange.LazyReader.
-func (d plainDuplex) ReadLazy(take func() []byte, give func()) (int, error) {
-	if d.c.r.Buffered() > 0 {
+func (d *plainDuplex) ReadLazy(take func() []byte, give func()) (int, error) {
+	if len(d.early) > 0 {
 		return d.Read(take())
 	}
-	d.c.r.Release()
 	return d.c.sock.raw.ReadLazy(rawio.Memory{Take: take, Give: give})
 }
 
-func (d duplex) Write(p []byte) (int, error) { return d.c.nc.Write(p) }
+func (d *duplex) Write(p []byte) (int, error) { return d.c.nc.Write(p) }
+
+// SetReadDeadline bounds reads.
+func (d *duplex) SetReadDeadline(t time.Time) error { return d.c.sock.SetReadDeadline(t) }
 
 // CloseWrite ends what the client receives.
-func (d duplex) CloseWrite() error {
+func (d *duplex) CloseWrite() error {
 	if cw, ok := d.c.nc.(interface{ CloseWrite() error }); ok && d.c.tls != nil {
 		if err := cw.CloseWrite(); err != nil {
 			return err
@@ -79,8 +139,9 @@ func (d duplex) CloseWrite() error {
 	return d.c.sock.closeWrite()
 }
 
-// Close ends both directions.
-func (d duplex) Close() error {
+// Close ends both directions, of a tunnel at rest too.
+func (d *duplex) Close() error {
 	d.c.close()
+	d.c.awake()
 	return nil
 }

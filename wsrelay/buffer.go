@@ -2,7 +2,6 @@ package wsrelay
 
 import (
 	"io"
-	"net"
 	"sync"
 
 	"httpjet/exchange"
@@ -100,11 +99,3 @@ func (s socket) ReadLazy(take func() []byte, give func()) (int, error) {
 
 // Write implements io.Writer. Nobody bounds how long a peer may take.
 func (s socket) Write(p []byte) (int, error) { return s.Socket.Write(p, nil) }
-
-// plain returns what to read and write c through: its socket, if it is one itself.
-func plain(c net.Conn) io.ReadWriter {
-	if s := rawio.New(c); s != nil {
-		return socket{s}
-	}
-	return c // TLS
-}

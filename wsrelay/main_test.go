@@ -128,8 +128,13 @@ type site struct {
 	t *testing.T
 }
 
+// serve parks relays as soon as it may, so that every test is one of that too.
 func serve(t *testing.T, h *Handler, secure bool) *site {
-	s := &exchangetest.Site{Handler: h}
+	return serveWith(t, h, secure, time.Millisecond)
+}
+
+func serveWith(t *testing.T, h *Handler, secure bool, rest time.Duration) *site {
+	s := &exchangetest.Site{Handler: h, Rest: rest}
 	if secure {
 		s.Conf = &tls.Config{Certificates: []tls.Certificate{exchangetest.Certificate(t)}, NextProtos: []string{"http/1.1"}}
 	}
@@ -165,6 +170,12 @@ func (s *site) tunnel() *peer {
 		s.t.Fatalf("answer %q", h)
 	}
 	return p
+}
+
+// parked waits until n connections of clients are.
+func (s *site) parked(n int) {
+	s.t.Helper()
+	eventually(s.t, "parked", func() bool { return s.Front.Snapshot().Parked == n })
 }
 
 // lastErr waits for n finished exchanges and returns the error of the last.

@@ -2,24 +2,42 @@ package wsrelay
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/groups"
+	"httpjet/rawio"
 )
 
-// relay is one tunnel. It is owned by Serve; close may be called by anybody and
-// unblocks both directions.
+// relay is one tunnel: bytes go up, from the client to the peer, and down. Until it
+// is left behind with the exchange it is owned by the handler, then by whoever calls
+// Run; Close may be called by anybody and unblocks both directions.
+//
+// Life: dial, handshake, open → Run: two copies until both directions have ended, or
+// until no byte moves: then both copies end too, and all that is left is this
+// struct, until Run is called again → End.
 type relay struct {
-	peer     net.Conn
-	early    []byte       // bytes of the peer that came with its head
-	timed    bool         // an idle timer looks at lastByte
-	down     atomic.Int64 // bytes sent to the client
-	lastByte atomic.Int64 // when any byte moved, Unix nanoseconds
+	handler *Handler
+	x       *exchange.Exchange
+	res     groups.Reservation
+	permit  func() // gives the permit of the peer's connection back
+
+	peer net.Conn
+	sock *rawio.Socket   // of peer; nil if bytes go through TLS
+	own  syscall.RawConn // of the socket below peer; nil: there is none, so that it cannot rest
+
+	up, down direction
+	moves    atomic.Uint64 // what the directions tell each other, see the constants
+	lastByte atomic.Int64  // when any byte moved, Unix nanoseconds; kept up if there is an idle timeout
 
 	mu     sync.Mutex
 	client exchange.Duplex // nil until the client's connection is ours
@@ -27,92 +45,250 @@ type relay struct {
 	err    error // the first failure that was not our close
 }
 
+// direction is one of the two copies. It belongs to the goroutine that copies.
+type direction struct {
+	bytes int64  // sent
+	over  bool   // the source has ended, and what it is copied to knows
+	again bool   // it has stopped for a rest that has come to nothing
+	held  []byte // read, but not written before that rest
+}
+
+// Parts of relay.moves. The directions rest only together, because one that waits
+// cannot see whether the other has bytes that nobody takes: one of them proposes,
+// when nothing has changed for the whole of its wait and neither has bytes in its
+// hands; the other finds out when it is woken, or when it has read something in
+// that moment, which it then keeps for the next run.
+const (
+	handsUp   = 1 << iota // the upward direction has bytes in its hands, or an end
+	handsDown             // the downward one
+	resting               // agreed; both leave
+	oneMove   = 1 << 8    // counts what has been moved
+)
+
+func newRelay(h *Handler, x *exchange.Exchange, peer net.Conn, permit func()) *relay {
+	r := &relay{handler: h, x: x, peer: peer, permit: permit}
+	if r.sock = rawio.New(peer); r.sock != nil {
+		r.own = r.sock.Raw()
+	} else if tc, ok := peer.(*tls.Conn); ok {
+		if sc, ok := tc.NetConn().(syscall.Conn); ok {
+			r.own, _ = sc.SyscallConn() // fails only for a closed one, which cannot rest either
+		}
+	}
+	return r
+}
+
 // open gives the relay the client's connection.
 func (r *relay) open(client exchange.Duplex, early []byte) {
 	r.mu.Lock()
-	r.client, r.early = client, early
+	r.client = client
 	closed := r.closed
 	r.mu.Unlock()
+	r.down.held = early
+	r.touch()
 	if closed {
 		client.Close()
 	}
 }
 
-// run relays until both directions have ended and returns the first failure; an
-// end by either side's FIN, or by our own close, is none.
-func (r *relay) run(idle time.Duration) error {
-	if idle > 0 {
-		r.timed = true
-		r.touch()
+// Run implements exchange.Tunnel. A FIN of either side ends its direction, our own
+// close both; neither is a failure.
+func (r *relay) Run(rest time.Duration) (exchange.Rest, bool) {
+	if r.own == nil {
+		rest = 0
+	}
+	if idle := r.handler.IdleTimeout; idle > 0 {
 		timer := idleTimer{r: r, after: idle}
 		timer.start()
 		defer timer.stop()
 	}
-	up := make(chan struct{})
-	go r.copyUp(up)
-	r.copyDown()
-	<-up
-	r.close()
+	for {
+		r.both(rest)
+		switch {
+		case r.ended():
+			r.Close()
+			return exchange.Rest{}, false
+		case !r.up.again && !r.down.again:
+			return r.waits(), true
+		}
+	}
+}
+
+// both runs the directions that have not ended.
+func (r *relay) both(rest time.Duration) {
+	hands := uint64(0)
+	if r.up.held != nil {
+		hands |= handsUp
+	}
+	if r.down.held != nil {
+		hands |= handsDown
+	}
+	r.moves.Store(hands)
+	r.wake(r.client, rest) // before one could wake the other
+	r.wake(r.peer, rest)
+	var up chan struct{}
+	if !r.up.over {
+		up = make(chan struct{})
+		go r.copyUp(rest, up)
+	}
+	if !r.down.over {
+		r.copyDown(rest)
+	}
+	if up != nil {
+		<-up
+	}
+}
+
+// ended reports whether there is nothing left to relay.
+func (r *relay) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed || r.up.over && r.down.over
+}
+
+// waits is what ends the rest: a direction whose source has ended waits for nothing.
+func (r *relay) waits() exchange.Rest {
+	w := exchange.Rest{Client: !r.up.over}
+	if !r.down.over {
+		w.Own = r.own
+	}
+	if idle := r.handler.IdleTimeout; idle > 0 {
+		w.Until = time.Unix(0, r.lastByte.Load()).Add(idle)
+	}
+	return w
+}
+
+// End implements exchange.Tunnel. The reservation was held to the end of the tunnel
+// (R-GRP-8).
+func (r *relay) End() error {
+	r.handler.remove(r)
+	r.x.CountUpgraded(r.down.bytes)
+	r.permit()
+	r.res.Release(r.err)
 	return r.err
 }
 
 // copyUp moves bytes from the client to the peer.
-func (r *relay) copyUp(done chan<- struct{}) {
+func (r *relay) copyUp(rest time.Duration, done chan<- struct{}) {
 	defer close(done)
-	err := r.pipe(plain(r.peer), r.client, false)
-	if err == nil {
-		err = closeWrite(r.peer)
+	p := pipe{r: r, d: &r.up, hands: handsUp, src: r.client, dst: r.peer, from: r.client, other: r.peer, rest: rest}
+	if r.sock != nil {
+		p.dst = socket{r.sock}
 	}
-	if err != nil {
-		r.fail(err)
-	}
+	p.end = func() error { return closeWrite(r.peer) }
+	p.copy()
 }
 
 // copyDown moves bytes from the peer to the client, those first that came early.
-func (r *relay) copyDown() {
-	var err error
-	if len(r.early) > 0 {
-		_, err = r.client.Write(r.early)
-		r.down.Add(int64(len(r.early)))
-		r.early = nil
+func (r *relay) copyDown(rest time.Duration) {
+	p := pipe{r: r, d: &r.down, hands: handsDown, src: r.peer, dst: r.client, from: r.peer, other: r.client, rest: rest}
+	if r.sock != nil {
+		p.src = socket{r.sock}
 	}
-	if err != nil {
-		err = fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
-	} else {
-		err = r.pipe(r.client, plain(r.peer), true)
+	p.end = r.client.CloseWrite
+	p.copy()
+}
+
+// wakeable is a connection whose reads can be interrupted.
+type wakeable interface{ SetReadDeadline(t time.Time) error }
+
+// wake interrupts a read of c after d, or never if d is 0.
+func (r *relay) wake(c wakeable, d time.Duration) {
+	var at time.Time
+	if d > 0 {
+		at = time.Now().Add(d)
 	}
-	if err == nil {
-		err = r.client.CloseWrite()
+	c.SetReadDeadline(at) // a connection that is closed needs none
+}
+
+// pipe copies one direction.
+type pipe struct {
+	r     *relay
+	d     *direction
+	hands uint64
+	src   io.Reader
+	dst   io.Writer
+	end   func() error // tells dst's owner that src has ended
+	from  wakeable     // of src
+	other wakeable     // source of the other direction
+	rest  time.Duration
+}
+
+// copy copies until src has ended, one of both has failed, or the relay rests.
+func (p *pipe) copy() {
+	d := p.d
+	d.again = false
+	if held := d.held; held != nil {
+		d.held = nil
+		if !p.write(held) {
+			return
+		}
+		p.r.moves.Add(oneMove - p.hands)
 	}
-	if err != nil {
-		r.fail(err)
+	b := newBuffer(p.src)
+	defer b.free()
+	seen := p.r.moves.Load()
+	for {
+		bytes, err := b.read()
+		if len(bytes) == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+			if p.leaves(&seen) {
+				return
+			}
+			continue
+		}
+		if p.r.moves.Add(p.hands)&resting != 0 {
+			d.again, d.held = true, slices.Clone(bytes) // an end comes again
+			return
+		}
+		if len(bytes) > 0 && !p.write(bytes) || err != nil && !p.ended(err) {
+			return
+		}
+		p.r.moves.Add(oneMove - p.hands)
+		if err != nil {
+			return
+		}
 	}
 }
 
-// pipe copies src to dst until src ends well, or one of them fails. down says that
-// src is the peer.
-func (r *relay) pipe(dst io.Writer, src io.Reader, down bool) error {
-	b := newBuffer(src)
-	defer b.free()
-	for {
-		p, err := b.read()
-		if len(p) > 0 {
-			r.touch()
-			if _, werr := dst.Write(p); werr != nil {
-				return r.blame(!down, werr)
-			}
-			r.touch()
-			if down {
-				r.down.Add(int64(len(p)))
-			}
-		}
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return r.blame(down, err)
-		}
+// leaves is asked when nothing has come for a while, and decides whether both
+// directions rest. seen is what moves were at the beginning of the wait.
+func (p *pipe) leaves(seen *uint64) bool {
+	m := &p.r.moves
+	if now := m.Load(); now == *seen && now&(handsUp|handsDown|resting) == 0 && m.CompareAndSwap(now, now|resting) {
+		p.other.SetReadDeadline(time.Unix(1, 0))
+		return true
 	}
+	p.r.wake(p.from, p.rest)
+	// Only now: the other one may have proposed, and woken us, before we moved the
+	// deadline by which it did.
+	*seen = m.Load()
+	return *seen&resting != 0
+}
+
+// write reports whether bytes went out; else the relay has failed.
+func (p *pipe) write(bytes []byte) bool {
+	p.r.touch()
+	if _, err := p.dst.Write(bytes); err != nil {
+		p.r.fail(p.r.blame(p.d == &p.r.up, err))
+		return false
+	}
+	p.r.touch()
+	p.d.bytes += int64(len(bytes))
+	return true
+}
+
+// ended passes the end of src on and reports whether it is one; else the relay has
+// failed.
+func (p *pipe) ended(err error) bool {
+	if err != io.EOF {
+		p.r.fail(p.r.blame(p.d == &p.r.down, err))
+		return false
+	}
+	if err := p.end(); err != nil {
+		p.r.fail(p.r.blame(p.d == &p.r.up, err)) // who should have been told
+		return false
+	}
+	p.d.over = true
+	return true
 }
 
 // blame says whose failure err is.
@@ -130,12 +306,12 @@ func (r *relay) fail(err error) {
 		r.err = err
 	}
 	r.mu.Unlock()
-	r.close()
+	r.Close()
 }
 
-// close closes both connections, raw: no TLS farewell, which might wait, and no
+// Close implements exchange.Tunnel. It closes both connections, raw: no TLS farewell, which might wait, and no
 // WebSocket close frame, which is not ours to send.
-func (r *relay) close() {
+func (r *relay) Close() {
 	r.mu.Lock()
 	closed, client := r.closed, r.client
 	r.closed = true
@@ -168,7 +344,7 @@ func closeWrite(c net.Conn) error {
 }
 
 func (r *relay) touch() {
-	if r.timed {
+	if r.handler.IdleTimeout > 0 {
 		r.lastByte.Store(time.Now().UnixNano())
 	}
 }
@@ -187,7 +363,7 @@ type idleTimer struct {
 func (t *idleTimer) start() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.timer = time.AfterFunc(t.after, t.look)
+	t.timer = time.AfterFunc(t.after-t.idle(), t.look)
 }
 
 func (t *idleTimer) look() {
@@ -196,13 +372,15 @@ func (t *idleTimer) look() {
 	if t.stopped {
 		return
 	}
-	idle := time.Since(time.Unix(0, t.r.lastByte.Load()))
+	idle := t.idle()
 	if idle >= t.after {
-		t.r.close()
+		t.r.Close()
 		return
 	}
 	t.timer.Reset(t.after - idle)
 }
+
+func (t *idleTimer) idle() time.Duration { return time.Since(time.Unix(0, t.r.lastByte.Load())) }
 
 // stop joins a look in progress.
 func (t *idleTimer) stop() {

@@ -45,7 +45,7 @@ type Handler struct {
 	drained bool
 }
 
-// Serve performs the handshake and relays until both sides are done. A request
+// Serve performs the handshake and leaves a relay behind. A request
 // that is no proper upgrade never becomes a tunnel, nor does an answer other
 // than a valid 101.
 func (h *Handler) Serve(x *exchange.Exchange) error {
@@ -87,11 +87,17 @@ func (h *Handler) handshake(x *exchange.Exchange) (f *exchange.Fields, target st
 	return f, target, nil
 }
 
-// attempt performs the handshake with one peer and relays. The reservation is
-// held to the end of the tunnel (R-GRP-8).
+// attempt performs the handshake with one peer and leaves the relay behind with the
+// exchange, which then has the reservation and all else that is given up here if
+// it does not come to that.
 func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Fields, choice *groups.Choice, res *groups.Reservation) (err error) {
 	err = groups.ErrUndecided // if this panics
-	defer func() { res.Release(err) }()
+	detached := false
+	defer func() {
+		if !detached {
+			res.Release(err)
+		}
+	}()
 	d, ok := res.Client().(Dialer)
 	if !ok {
 		return exchange.Fail(502, "upgrade_unsupported", "the target's protocol carries no WebSocket")
@@ -101,11 +107,15 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	if err != nil {
 		return err
 	}
-	defer release()
-	r := &relay{peer: conn}
-	defer r.close()
+	r := newRelay(h, x, conn, release)
+	defer func() {
+		if !detached {
+			r.Close()
+			release()
+		}
+	}()
 	fired := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { r.close(); close(fired) })
+	stop := context.AfterFunc(ctx, func() { r.Close(); close(fired) })
 	defer func() {
 		if !stop() {
 			<-fired
@@ -136,7 +146,8 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	res.Answered(101)
 	extproc.StripHops(&resp.Fields)
 	res.Remember(x, choice, &resp.Fields)
-	return h.tunnel(x, r, resp, hs.early())
+	detached, err = h.tunnel(x, r, resp, hs.early(), res)
+	return err
 }
 
 // accepted refuses a 101 that does not accept our handshake (R-WS-4, fault 9).
@@ -150,8 +161,9 @@ func accepted(resp *h1.Response, key string) error {
 	return nil
 }
 
-// tunnel gives the client the 101 and relays until both sides are done.
-func (h *Handler) tunnel(x *exchange.Exchange, r *relay, resp *h1.Response, early []byte) error {
+// tunnel gives the client the 101 and reports whether the relay has become the rest
+// of the exchange.
+func (h *Handler) tunnel(x *exchange.Exchange, r *relay, resp *h1.Response, early []byte, res *groups.Reservation) (detached bool, err error) {
 	x.Resp.Fields.Reset()
 	for name, value := range resp.Fields.All() {
 		if !exchange.EqualName(name, "Server") && !exchange.EqualName(name, "Date") {
@@ -162,16 +174,15 @@ func (h *Handler) tunnel(x *exchange.Exchange, r *relay, resp *h1.Response, earl
 	x.Resp.Fields.Add("Upgrade", "websocket")
 	client, err := x.Upgrade()
 	if err != nil {
-		return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
+		return false, fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
 	}
 	r.open(client, early)
 	if !h.add(r) {
-		return nil
+		return false, nil
 	}
-	defer h.remove(r)
-	err = r.run(h.IdleTimeout)
-	x.CountUpgraded(r.down.Load())
-	return err
+	r.res = *res
+	x.Detach(r)
+	return true, nil
 }
 
 // Drain closes all relays, raw, and those that would still open (R-WS-7).
@@ -184,7 +195,7 @@ func (h *Handler) Drain() {
 	}
 	h.mu.Unlock()
 	for _, r := range open {
-		r.close()
+		r.Close()
 	}
 }
 

@@ -56,6 +56,9 @@ type Site struct {
 	Lim     front.Limits
 	Conf    *tls.Config // for secure listeners
 
+	// Rest is front.Server.Rest; set it before Start.
+	Rest time.Duration
+
 	mu   sync.Mutex
 	errs []error
 }
@@ -95,7 +98,7 @@ func Start(t testing.TB, site *Site, secure bool) *Server {
 	if secure && site.Conf == nil {
 		site.Conf = &tls.Config{Certificates: []tls.Certificate{Certificate(t)}, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	fs := &front.Server{Current: func() front.Site { return site }, Log: slog.New(slog.DiscardHandler)}
+	fs := &front.Server{Current: func() front.Site { return site }, Log: slog.New(slog.DiscardHandler), Rest: site.Rest}
 	fs.SetLimits(&site.Lim)
 	l, err := fs.Listen("test", front.Key{Network: "tcp4", Address: "127.0.0.1:0", Secure: secure})
 	if err != nil {

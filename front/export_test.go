@@ -1,0 +1,7 @@
+package front
+
+// Expect makes the server act as if n connections had been parked.
+func (s *Server) Expect(n int64) { s.crowd.count.Store(n) }
+
+// CrowdSize is how many of them make a crowd.
+const CrowdSize = crowdSize
