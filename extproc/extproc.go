@@ -87,6 +87,10 @@ type Reply struct {
 	Trailers func() *exchange.Fields // after io.EOF; may be nil
 	Buffered func() int              // body bytes at hand without a read of the socket; may be nil
 	Done     func() error            // ends the use of the connection, see Close
+
+	// Took is the time from the begin of the call, once it had its permit, to this
+	// head; 0 if the client does not measure it.
+	Took time.Duration
 }
 
 // Close ends the use of the connection. It is reused only if the body was read

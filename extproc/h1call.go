@@ -42,6 +42,8 @@ type h1call struct {
 	cut     chan struct{} // closed when the watcher has closed the connection
 
 	sent     time.Time // when the head was written
+	headAt   time.Time // when the final head was in
+	whole    bool      // the body was at hand with the head
 	head     *[]byte   // memory of the request head until it is sent
 	pump     *pump     // nil without a body
 	answered bool      // a byte of a reply has come
@@ -170,9 +172,10 @@ func (c *h1call) addr() string { return c.client.target.Address }
 
 // accept takes the final head over into the reply.
 func (c *h1call) accept(r *h1.Response) {
-	c.gotHead = true
+	c.gotHead, c.headAt = true, time.Now()
 	c.keep = r.KeepAlive
 	c.body = c.conn.br.Body(r.Framing)
+	c.whole = c.body.Done() || r.Length >= 0 && int64(c.conn.br.Buffered()) >= r.Length
 	c.reply = newReply(r, c.body)
 	c.reply.Body, c.reply.Buffered, c.reply.Done = c, c.conn.buffered, c.conn.done
 }
@@ -399,7 +402,11 @@ func (c *h1call) close() error {
 	}
 	clean := c.end()
 	if clean && c.keep && c.body.Done() && c.conn.br.Buffered() == 0 {
-		c.client.keep(c.conn)
+		at := c.headAt // of a reply in one piece: the clock need not be read again
+		if !c.whole {
+			at = time.Now()
+		}
+		c.client.keep(c.conn, at)
 	} else {
 		c.conn.close()
 	}

@@ -69,7 +69,7 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 		return nil, err
 	}
 	now := time.Now()
-	conn := p.checkout(now)
+	began, conn := now, p.checkout(now)
 	for {
 		if conn == nil {
 			nc, socket, err := p.dialer.dial(ctx, &p.target, p.tls)
@@ -82,6 +82,7 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 		call := &h1call{client: p, conn: conn, req: c, ctx: ctx, sent: now}
 		err := call.start()
 		if err == nil {
+			call.reply.Took = call.headAt.Sub(began)
 			return &call.reply, nil
 		}
 		// R-POOL-4: a kept connection may have died on its way here. That
@@ -143,13 +144,16 @@ func (p *H1Client) checkout(now time.Time) *h1conn {
 	}
 }
 
-// keep makes c idle, or closes it if the client keeps none.
-func (p *H1Client) keep(c *h1conn) {
+// keep makes c idle since at, or closes it if the client keeps none.
+func (p *H1Client) keep(c *h1conn, at time.Time) {
 	c.rest()
 	if p.target.KeepAlive > 0 {
 		p.mu.Lock()
 		if !p.retired {
-			c.idleSince = time.Now() // under mu: the list stays ordered
+			if n := len(p.idle); n > 0 && at.Before(p.idle[n-1].idleSince) {
+				at = p.idle[n-1].idleSince // the list stays ordered
+			}
+			c.idleSince = at
 			p.idle = append(p.idle, c)
 			c = nil
 		}

@@ -42,6 +42,7 @@ type Metrics struct {
 	registry   *prometheus.Registry
 	requests   atomic.Uint64
 	duration   prometheus.Histogram
+	upstream   prometheus.Histogram // to the reply head
 	classes    [6]atomic.Uint64 // by first digit; 0 and 1 are not told
 	codes      [600]prometheus.Counter
 	protocols  [4]prometheus.Counter                      // by major version; 0 is nil
@@ -71,7 +72,9 @@ func New() *Metrics {
 	m.read("requests_total", "Requests finished, refused ones included.", &m.requests)
 	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "httpjet_request_duration_seconds",
 		Help: "Time from the end of the request head to the last response byte.", Buckets: bounds})
-	m.registry.MustRegister(m.duration)
+	m.upstream = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "httpjet_phase_upstream_seconds",
+		Help: "Time of an attempt at an HTTP upstream, from its permit to the head of the reply, a dial included.", Buckets: bounds})
+	m.registry.MustRegister(m.duration, m.upstream)
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_bugs_total", Help: "Panics caught while serving: report each."},
 		m.reader(func(g *Gauges) func() int { return g.Bugs })))
@@ -176,6 +179,9 @@ func (m *Metrics) Finished(x *exchange.Exchange, err error, took time.Duration) 
 		}
 	}
 }
+
+// Answered counts the reply head of an upstream, for which an attempt waited so long.
+func (m *Metrics) Answered(took time.Duration) { m.upstream.Observe(took.Seconds()) }
 
 // major returns the version of proto; what could not be read came in as HTTP/1.
 func major(proto string) int {

@@ -23,6 +23,9 @@ type Handler struct {
 	Forward     forward.Options  // fields of the hop
 	HeadTimeout time.Duration    // overrides the target's when > 0 (R-CTX-10)
 	Upgrade     exchange.Handler // serves WebSocket upgrades; nil: they are ordinary requests
+
+	// Answered is told how long an upstream took to the head of its reply; nil: nobody is.
+	Answered func(took time.Duration)
 }
 
 // Serve answers x from the upstream. The client's method, target and end-to-end
@@ -50,7 +53,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		if err != nil {
 			return err
 		}
-		err = attempt(x, &hop.call, &choice, &res)
+		err = h.attempt(x, &hop.call, &choice, &res)
 		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
 			return failure(err)
 		}
@@ -60,12 +63,15 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 
 // attempt makes the call to one peer and relays its reply. The reservation ends
 // with it, also in a panic, which says nothing about the peer (R-GRP-8).
-func attempt(x *exchange.Exchange, call *extproc.Call, choice *groups.Choice, res *groups.Reservation) (err error) {
+func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, choice *groups.Choice, res *groups.Reservation) (err error) {
 	err = groups.ErrUndecided
 	defer func() { res.Release(err) }()
 	reply, err := res.Client().Do(x.Context(), call)
 	if err != nil {
 		return err
+	}
+	if h.Answered != nil && reply.Took > 0 {
+		h.Answered(reply.Took)
 	}
 	res.Answered(reply.Status)
 	forward.StripPolicy(&reply.Fields)
