@@ -43,7 +43,7 @@ type Metrics struct {
 	requests   atomic.Uint64
 	duration   prometheus.Histogram
 	upstream   prometheus.Histogram // to the reply head
-	classes    [6]atomic.Uint64 // by first digit; 0 and 1 are not told
+	classes    [6]atomic.Uint64     // by first digit; 0 and 1 are not told
 	codes      [600]prometheus.Counter
 	protocols  [4]prometheus.Counter                      // by major version; 0 is nil
 	served     [exchange.WebSocket + 1]prometheus.Counter // nil: not counted
