@@ -11,20 +11,20 @@ type Context struct {
 	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX; see uriMatch"`
 	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, cgi, loadbalancer, redirect; lsapi is not honoured yet: it and others answer 503"`
 	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
-	Handler  string `conf:"handler" expand:"1" doc:"name of the application"`
+	Handler  string `conf:"handler" expand:"1" changed:"a handler that is not declared leaves the path to files; LiteSpeed answers 403" when:"type=proxy" doc:"name of the application"`
 	Enabled  bool   `conf:"enabled" default:"1" doc:"0: no part of the search"`
 
-	AllowBrowse     bool           `conf:"allowBrowse" default:"1" doc:"0: 403 for everything below"`
-	AccessControl   *AccessControl `conf:"accessControl" doc:"addresses; a refused client gets 403"`
+	AllowBrowse     bool           `conf:"allowBrowse" default:"1" changed:"closes a context of any type; LiteSpeed closes static ones alone" when:"=0" doc:"0: 403 for everything below"`
+	AccessControl   *AccessControl `conf:"accessControl" changed:"also holds for [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"addresses; a refused client gets 403"`
 	MaxReqBodySize  int64          `conf:"maxReqBodySize" unit:"size" range:"0.." default:"0" as:"honoured,strict" doc:"largest request body; absent: the server's"`
 	ResponseTimeout time.Duration  `conf:"responseTimeout" unit:"s" range:"1..86400" default:"0" as:"honoured,strict" doc:"overrides the processor's"`
 	IndexFiles      []string       `conf:"indexFiles" doc:"index files; absent: the host's"`
-	AddCharset      string         `conf:"addDefaultCharset" default:"off" doc:"off, on, or a charset"`
+	AddCharset      string         `conf:"addDefaultCharset" default:"off" changed:"on means UTF-8; in LiteSpeed it is iso-8859-1" when:"=on|1|yes|true" doc:"off, on, or a charset"`
 	Charset         string         `conf:"addDefaultCharsetCustomized" default:"UTF-8" doc:"charset of on"`
 	ExtraHeaders    string         `conf:"extraHeaders" unit:"text" as:"later" doc:"lines: operations on response fields"`
-	EnableScript    bool           `conf:"enableScript" default:"1" doc:"0: script suffixes answer 403"`
+	EnableScript    bool           `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
 
-	Realm      string `conf:"realm" as:"closes" doc:"name of a realm: Basic authentication"`
+	Realm      string `conf:"realm" as:"closes" changed:"also asked for on [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"name of a realm: Basic authentication"`
 	AuthName   string `conf:"authName" doc:"text of the challenge"`
 	Required   string `conf:"required" doc:"valid-user, user a b, group g"`
 	Authorizer string `conf:"authorizer" expand:"1" as:"closes" doc:"fcgiauth application"`
@@ -52,22 +52,22 @@ type Context struct {
 	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 	ProxyOptions
 
-	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
-	_ struct{} `conf:"order" as:"obsolete" doc:"position in WebAdmin"`
+	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
+	_ struct{} `conf:"order" as:"obsolete" why:"webadmin" doc:"position in WebAdmin"`
 	_ struct{} `conf:"defaultCharsetCustomized" as:"later" doc:"older name of addDefaultCharsetCustomized"`
-	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect,minor" doc:"identity of CGI programs"`
-	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
-	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect,minor" doc:"compression"`
+	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of CGI programs"`
+	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
+	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect,minor" why:"context" doc:"compression"`
 	_ struct{} `conf:"phpIniOverride" unit:"block" as:"later" doc:"php_value, php_flag lines"`
-	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
-	_ struct{} `conf:"binPath" as:"noeffect,minor" doc:"appserver: program"`
-	_ struct{} `conf:"rubyBin" as:"noeffect,minor" doc:"appserver: program"`
-	_ struct{} `conf:"appType" as:"noeffect,minor" doc:"appserver: kind"`
-	_ struct{} `conf:"startupFile" as:"noeffect,minor" doc:"appserver: start file"`
-	_ struct{} `conf:"appserverEnv" as:"noeffect,minor" doc:"appserver: environment"`
-	_ struct{} `conf:"railsEnv" as:"noeffect,minor" doc:"appserver: environment"`
-	_ struct{} `conf:"maxConns" as:"noeffect,minor" doc:"appserver: connections"`
-	_ struct{} `conf:"env" unit:"block" as:"noeffect,minor" doc:"appserver: environment"`
+	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" why:"apache" doc:"Apache directives"`
+	_ struct{} `conf:"binPath" as:"noeffect,minor" why:"appserv" doc:"appserver: program"`
+	_ struct{} `conf:"rubyBin" as:"noeffect,minor" why:"appserv" doc:"appserver: program"`
+	_ struct{} `conf:"appType" as:"noeffect,minor" why:"appserv" doc:"appserver: kind"`
+	_ struct{} `conf:"startupFile" as:"noeffect,minor" why:"appserv" doc:"appserver: start file"`
+	_ struct{} `conf:"appserverEnv" as:"noeffect,minor" why:"appserv" doc:"appserver: environment"`
+	_ struct{} `conf:"railsEnv" as:"noeffect,minor" why:"appserv" doc:"appserver: environment"`
+	_ struct{} `conf:"maxConns" as:"noeffect,minor" why:"appserv" doc:"appserver: connections"`
+	_ struct{} `conf:"env" unit:"block" as:"noeffect,minor" why:"appserv" doc:"appserver: environment"`
 }
 
 // Match is how URI matches: prefix, exact, pattern or regex. Expression is what
@@ -103,9 +103,9 @@ type ProxyCache struct {
 // WebSocket maps a path to a WebSocket backend.
 type WebSocket struct {
 	Block
-	URI     string   `conf:"uri" required:"1" doc:"path prefix"`
+	URI     string   `conf:"uri" required:"1" changed:"access rules and realms of the contexts that cover it hold; LiteSpeed asks none of them" doc:"path prefix"`
 	Address string   `conf:"address" required:"1" expand:"1" doc:"host:port, [v6]:port, ws://, wss://, uds://"`
-	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_       struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 
 	Target *Address // Address, read; nil: it is no address, and was reported
 }

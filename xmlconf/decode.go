@@ -12,7 +12,9 @@ type decoder struct {
 	schemas schemas
 	told    map[string]bool // file, path and spelling
 	vars    Expander
-	hints   int // suggestions made
+	hints   int     // suggestions made
+	survey  *survey // nil: nobody asks
+	scope   string  // of what is decoded, for the survey
 }
 
 // maxHints bounds the time spent on suggestions for a file full of nonsense.
@@ -28,6 +30,9 @@ type scope struct {
 	subject string // starts each message: extProcessor "app": healthCheck
 	strict  bool   // every fault is a load error (R-CONV-6)
 	quiet   bool   // a block around it has been reported as a whole
+
+	node  *Node    // of the block
+	under *element // a group around it that is switched on and not honoured
 }
 
 // place is where a child of the block stands.
@@ -60,6 +65,8 @@ func (d *decoder) block(n *Node, v reflect.Value, sc scope) {
 	}
 	b.Where.Pos = n.Pos
 	n = d.hoist(n, s)
+	sc.node = n
+	defer d.noteDefaults(s, v, b, sc)
 	if sc.strict && n.Text != "" {
 		d.fs.Fatal("E-STRICT", b.Where, "", "%s", sc.say("text between its elements"))
 	}
@@ -190,7 +197,9 @@ func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc sco
 	if e.index == nil {
 		if !c.blank() {
 			b.mark(e.name, c)
-			d.treat(c, e, c.Text == e.def && e.hasDef, sc)
+			isDefault := c.Text == e.def && e.hasDef
+			d.treat(c, e, isDefault, sc)
+			d.note(c, e, isDefault, sc)
 			if e.name == apacheConf {
 				d.drop(c, b, sc)
 			}
@@ -219,6 +228,7 @@ func (d *decoder) element(c *Node, e *element, b *Block, v reflect.Value, sc sco
 	}
 	if e.typ == textsType {
 		f.Set(reflect.Append(f, reflect.ValueOf(Text{text, c.TextPos})))
+		d.note(c, e, false, sc)
 		if !b.Written(e.name) {
 			b.mark(e.name, c)
 			d.treat(c, e, false, sc)
@@ -236,12 +246,14 @@ func (d *decoder) scalar(c *Node, e *element, text string, b *Block, f reflect.V
 	switch at := sc.place(c, e.name); {
 	case bad != nil && sc.strict:
 		d.fs.Fatal(strictCode(e.name), at, bad.hint, "%s", sc.say(e.name+" "+bad.msg))
+		d.noteLost(c, e.name, true, bad.msg, "", sc)
 		return
 	case bad != nil:
 		if !silent {
 			d.fs.Warn(bad.code, at, bad.hint, "%s", sc.say(e.name+" "+bad.msg+defaultNote(e)))
 		}
 		d.drop(c, b, sc)
+		d.noteLost(c, e.name, false, bad.msg+defaultNote(e), "", sc)
 		return
 	case note != nil && !silent:
 		d.fs.Warn(note.code, at, note.hint, "%s", sc.say(e.name+" "+note.msg))
@@ -249,7 +261,9 @@ func (d *decoder) scalar(c *Node, e *element, text string, b *Block, f reflect.V
 	was := f.Interface() // the default
 	f.Set(reflect.ValueOf(val))
 	b.mark(e.name, c)
-	d.treat(c, e, reflect.DeepEqual(was, val), sc)
+	isDefault := reflect.DeepEqual(was, val)
+	d.treat(c, e, isDefault, sc)
+	d.note(c, e, isDefault, sc)
 }
 
 func defaultNote(e *element) string {
@@ -274,7 +288,10 @@ func (d *decoder) group(c *Node, e *element, b *Block, f reflect.Value, sc scope
 	if c.blank() && !sc.strict && f.Kind() != reflect.Slice {
 		return
 	}
-	inner := scope{path: sc.path + "/" + e.name, strict: sc.strict, quiet: sc.quiet || e.as != honoured}
+	inner := scope{path: sc.path + "/" + e.name, strict: sc.strict, quiet: sc.quiet || e.as != honoured, under: sc.under}
+	if inner.under == nil && e.as != honoured && (e.gate == "" || open(c.value(e.gate))) {
+		inner.under = e
+	}
 	inner.subject = sc.say(e.name)
 	if label := labelOf(c); label != "" && f.Kind() == reflect.Slice {
 		inner.subject = sc.say(e.name + ` "` + cut(label) + `"`)
@@ -286,7 +303,11 @@ func (d *decoder) group(c *Node, e *element, b *Block, f reflect.Value, sc scope
 	if missing := d.missing(c, item.Type()); missing != "" && f.Kind() == reflect.Slice {
 		d.fs.Warn("W-SKIPPED", Place{c.Pos, inner.path}, "", "%s", scope{subject: inner.subject}.say("skipped, it has no "+missing))
 		d.drop(c, b, sc)
+		d.noteLost(c, e.name, false, "skipped, it has no "+missing, "", sc)
 		return
+	}
+	if e.changed != "" {
+		d.note(c, e, false, sc)
 	}
 	d.block(c, item, inner)
 	b.inherit(item)
@@ -386,6 +407,7 @@ func (d *decoder) leaf(c *Node, e *element, b *Block, sc scope) {
 func (d *decoder) unknown(c *Node, s *schema, b *Block, sc scope) {
 	d.drop(c, b, sc)
 	at := sc.place(c, c.Name)
+	d.noteLost(c, c.Name, sc.strict, "unknown, as it is to LiteSpeed", "it may be misspelt", sc)
 	if !d.once("unknown", at) {
 		return
 	}
@@ -407,7 +429,7 @@ func (d *decoder) unknown(c *Node, s *schema, b *Block, sc scope) {
 // spelling tells once when a name is written in another case than LiteSpeed's
 // writers do: other readers of the file may not find it.
 func (d *decoder) spelling(c *Node, want string, sc scope) {
-	if at := sc.place(c, c.Name); c.Name != want && d.once("spelling", at) {
+	if at := sc.place(c, c.Name); c.Name != want && !c.Plain && d.once("spelling", at) {
 		d.fs.Warn("W-CASE", at, "write <"+want+">", "%s", sc.say("<"+cut(c.Name)+"> is read as <"+want+">"))
 	}
 }
@@ -417,6 +439,7 @@ func (d *decoder) duplicate(c, first *Node, name string, e *element, b *Block, s
 	if !c.equal(first) {
 		d.drop(c, b, sc)
 	}
+	d.noteLost(c, name, sc.strict || e.strict, "written twice: the first one is used", "", sc)
 	if sc.strict || e.strict {
 		d.fs.Fatal("E-STRICT", sc.place(c, name), "remove one", "%s", sc.say(name+" is written twice"))
 		return

@@ -3,7 +3,6 @@ package xmlconf
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +15,8 @@ case, list wrappers may be left out, and an empty element means "not set".
 
 | treatment | means |
 |---|---|
-| honoured | acts as described |
+| honoured | acts as described, and as in LiteSpeed |
+| changed | acts, with the difference from LiteSpeed that the last column tells |
 | later | known, not honoured by this version: finding W-NOT-YET when it is set to something other than its default |
 | closes | restricts, not honoured by this version: what it stands in answers 503, finding E-CLOSED |
 | noeffect | accepted, never has an effect: finding W-NO-EFFECT or the one named |
@@ -30,6 +30,11 @@ A *minor* element that is not honoured changes no answer and lifts no limit: num
 of caches, compression and sockets, identities of programs that httpjet does not
 start. Its finding is a remark, I-NOT-YET or I-NO-EFFECT, which ` + "`check`" + ` lists last and
 the server logs at level DEBUG only.
+
+Where LiteSpeed has another default, it stands in parentheses: a file that does not
+write the element acts differently here. ` + "`httpjet report`" + ` lists what of this concerns a
+tree, with positions and values; there later, noeffect and obsolete are *no_effect*,
+and closes is *refused*.
 
 Where a block may stand is marked when it is not honoured there; then none of its
 elements acts, whatever its table says of them.
@@ -81,9 +86,10 @@ func (w *docsWriter) section(t reflect.Type) {
 		path, note, _ := strings.Cut(p, " ")
 		fmt.Fprintf(&w.out, "- %s\n", strings.TrimSpace("`"+path+"` "+note))
 	}
-	w.out.WriteString("\n| element | type | range | default | treatment | meaning |\n|---|---|---|---|---|---|\n")
+	w.out.WriteString("\n| element | type | unit | range | default | treatment | meaning |\n|---|---|---|---|---|---|---|\n")
 	for _, e := range w.schemas.of(t).elements {
-		fmt.Fprintf(&w.out, "| `%s` | %s | %s | %s | %s | %s |\n", e.path(), e.kind(), cell(e.limits), cell(e.shownDefault()), e.note(), cell(e.doc))
+		fmt.Fprintf(&w.out, "| `%s` | %s | %s | %s | %s | %s | %s |\n", e.path(), e.kind(), e.unitName(), cell(e.limits),
+			cell(e.shownDefault()), e.note(), cell(e.meaning()))
 	}
 }
 
@@ -97,6 +103,9 @@ func (e *element) path() string {
 // note is the treatment with strictness and the code of its finding.
 func (e *element) note() string {
 	words := []string{e.as.String()}
+	if e.as == honoured && e.changed != "" {
+		words[0] = "changed"
+	}
 	if e.strict {
 		words = append(words, "strict")
 	}
@@ -113,10 +122,53 @@ func (e *element) shownDefault() string {
 	if e.def == "-1" && strings.Contains(e.doc, "absent:") {
 		return ""
 	}
+	def := e.def
 	if e.hasDef && e.unit == "path" {
-		return "$SERVER_ROOT/" + e.def
+		def = "$SERVER_ROOT/" + e.def
 	}
-	return e.def
+	if e.litespeed != "" {
+		def += " (" + e.litespeed + ")"
+	}
+	return def
+}
+
+// meaning is the sentence of the element, with what differs, or why it has no
+// effect and what that may cost.
+func (e *element) meaning() string {
+	s := e.doc
+	if e.changed != "" {
+		s += ". Changed"
+		if sibling, values, ok := strings.Cut(e.when, "="); ok && sibling != "" {
+			s += " where " + sibling + " is " + strings.ReplaceAll(values, "|", " or ")
+		} else if ok {
+			s += " for " + strings.ReplaceAll(values, "|", " and ")
+		}
+		s += ": " + e.changed
+	}
+	if r := reasons[e.why]; r.why != "" && e.why != "remark" {
+		s += ". No effect: " + r.why
+		if r.risk != "" {
+			s += ". Risk: " + r.risk
+		}
+	}
+	return s
+}
+
+// unitName is the unit of a value, "" for text and numbers without one.
+func (e *element) unitName() string {
+	switch e.unit {
+	case "s":
+		return "seconds"
+	case "size":
+		return "bytes"
+	case "octal", "path", "text":
+		return e.unit
+	case "log":
+		return "path"
+	case "acl":
+		return "addresses"
+	}
+	return ""
 }
 
 // kind is the type of a value for people.
@@ -127,8 +179,11 @@ func (e *element) kind() string {
 		}
 		return "[" + t.Name() + "](#" + strings.ToLower(t.Name()) + ")"
 	}
+	if e.index == nil && e.unit == "block" {
+		return "any"
+	}
 	if e.index == nil {
-		return e.unit
+		return "text"
 	}
 	var kind string
 	switch e.typ {
@@ -144,9 +199,6 @@ func (e *element) kind() string {
 		kind = "text"
 	default:
 		kind = "number"
-	}
-	if slices.Contains([]string{"s", "size", "octal", "path"}, e.unit) {
-		kind += ", " + e.unit
 	}
 	return kind
 }

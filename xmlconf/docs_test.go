@@ -7,23 +7,28 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/config.md")
+var update = flag.Bool("update", false, "rewrite docs/config.md and docs/schema")
 
-// docs/config.md is what the declarations say.
+// docs/config.md and the schemas are what the declarations say.
 func TestDocs(t *testing.T) {
-	const file = "../docs/config.md"
-	got := Docs()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+	for file, got := range map[string]string{
+		"../docs/config.md":           Docs(),
+		"../docs/schema/server.xsd":   Schema("server"),
+		"../docs/schema/vhost.xsd":    Schema("vhost"),
+		"../docs/schema/template.xsd": Schema("template"),
+	} {
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("docs/config.md is out of date: run go test ./xmlconf -run TestDocs -update")
+		if got != string(want) {
+			t.Errorf("%s is out of date: run go test ./xmlconf -run TestDocs -update", file)
+		}
 	}
 }
 
@@ -39,6 +44,12 @@ func TestDeclarations(t *testing.T) {
 			where := typ.Name() + "/" + e.name
 			if e.doc == "" || strings.HasSuffix(e.doc, ".") {
 				t.Errorf("%s: doc %q is no phrase", where, e.doc)
+			}
+			if _, known := reasons[e.why]; !known && (e.as == noEffect || e.as == obsolete || e.why != "") {
+				t.Errorf("%s: has no effect for the unknown reason %q", where, e.why)
+			}
+			if e.changed == "" && e.when != "" {
+				t.Errorf("%s: a condition of nothing", where)
 			}
 			if e.index == nil || e.block() != nil || e.limits == "" || !e.hasDef {
 				continue

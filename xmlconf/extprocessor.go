@@ -10,15 +10,15 @@ import (
 type ExtProcessor struct {
 	Block
 	Name      string `conf:"name" required:"1" expand:"1" doc:"name, unique within scope and type"`
-	Type      string `conf:"type" doc:"proxy, fcgi, lsapi, loadbalancer, fcgiauth; others are kept by name and never routed"`
+	Type      string `conf:"type" changed:"a local Location of the application is answered as 302; LiteSpeed redirects inside the server" when:"=fcgi|fastcgi" doc:"proxy, fcgi, lsapi, loadbalancer, fcgiauth; others are kept by name and never routed"`
 	Addresses []Text `conf:"address" expand:"1" doc:"endpoint; several make a group"`
 
-	MaxConns           int           `conf:"maxConns" range:"1..10000" default:"100" doc:"requests in flight, by peer"`
-	InitTimeout        time.Duration `conf:"initTimeout" unit:"s" range:"0..86400" default:"60" doc:"resolve, connect, TLS and the wait for a permit; 0 means 10"`
+	MaxConns           int           `conf:"maxConns" range:"1..10000" default:"100" litespeed:"5" doc:"requests in flight, by peer"`
+	InitTimeout        time.Duration `conf:"initTimeout" unit:"s" range:"0..86400" default:"60" litespeed:"3" doc:"resolve, connect, TLS and the wait for a permit; 0 means 10"`
 	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" doc:"time a peer is left alone after 3 failed dials in a row; 0: no penalty, one trial at a time"`
-	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"60" doc:"idle life of a kept connection; -1: without limit"`
+	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"60" litespeed:"without limit" doc:"idle life of a kept connection; -1: without limit"`
 	PersistConn        bool          `conf:"persistConn" default:"1" doc:"keep connections open after a response"`
-	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" code:"W-RESPBUFFER" doc:"responses always stream"`
+	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" why:"doc" code:"W-RESPBUFFER" litespeed:"1: answers are buffered" doc:"responses always stream"`
 	Env                []Text        `conf:"env" expand:"1" doc:"NAME=value for the application"`
 	Workers            []string      `conf:"workers" expand:"1" doc:"members of a load balancer, type::name, comma list"`
 
@@ -44,27 +44,27 @@ type ExtProcessor struct {
 	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"later,strict" doc:"TLS towards the peers"`
 	ProxyOptions
 
-	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
-	Path         string        `conf:"path" expand:"1" as:"noeffect,minor" doc:"program; httpjet starts none"`
-	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect,minor" doc:"copies of the program"`
-	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect,minor" doc:"start with the server"`
-	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect,minor" doc:"idle life of the program"`
+	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" why:"doc" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
+	Path         string        `conf:"path" expand:"1" as:"noeffect,minor" why:"starts" doc:"program; httpjet starts none"`
+	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect,minor" why:"starts" doc:"copies of the program"`
+	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect,minor" why:"starts" doc:"start with the server"`
+	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect,minor" why:"starts" doc:"idle life of the program"`
 
 	// Targets are the addresses, read; in the order of Addresses. Empty for
 	// processors that cannot be routed to.
 	Targets []Address
 	Drained []int // AddressDrain as ordinals of Targets
 
-	_ struct{} `conf:"backlog" as:"obsolete" doc:"listen backlog of the program"`
-	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
-	_ struct{} `conf:"extUser" as:"noeffect,minor" doc:"identity of the program"`
-	_ struct{} `conf:"extGroup" as:"noeffect,minor" doc:"identity of the program"`
-	_ struct{} `conf:"umask" as:"noeffect,minor" doc:"umask of the program"`
-	_ struct{} `conf:"priority" as:"noeffect,minor" default:"0" doc:"nice level of the program"`
-	_ struct{} `conf:"memSoftLimit" as:"noeffect,minor" doc:"memory of the program"`
-	_ struct{} `conf:"memHardLimit" as:"noeffect,minor" doc:"memory of the program"`
-	_ struct{} `conf:"procSoftLimit" as:"noeffect,minor" doc:"processes of the program"`
-	_ struct{} `conf:"procHardLimit" as:"noeffect,minor" doc:"processes of the program"`
+	_ struct{} `conf:"backlog" as:"obsolete" why:"starts" doc:"listen backlog of the program"`
+	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
+	_ struct{} `conf:"extUser" as:"noeffect,minor" why:"starts" doc:"identity of the program"`
+	_ struct{} `conf:"extGroup" as:"noeffect,minor" why:"starts" doc:"identity of the program"`
+	_ struct{} `conf:"umask" as:"noeffect,minor" why:"starts" doc:"umask of the program"`
+	_ struct{} `conf:"priority" as:"noeffect,minor" why:"starts" default:"0" doc:"nice level of the program"`
+	_ struct{} `conf:"memSoftLimit" as:"noeffect,minor" why:"starts" doc:"memory of the program"`
+	_ struct{} `conf:"memHardLimit" as:"noeffect,minor" why:"starts" doc:"memory of the program"`
+	_ struct{} `conf:"procSoftLimit" as:"noeffect,minor" why:"starts" doc:"processes of the program"`
+	_ struct{} `conf:"procHardLimit" as:"noeffect,minor" why:"starts" doc:"processes of the program"`
 }
 
 // ProcessorKind is the family that a processor's type means (R-CFG-11).
@@ -184,6 +184,6 @@ type ScriptHandler struct {
 	Block
 	Suffixes []string `conf:"suffix" required:"1" doc:"suffixes without a dot"`
 	Type     string   `conf:"type" doc:"type of the application"`
-	Handler  string   `conf:"handler" expand:"1" doc:"name of the application"`
-	_        struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	Handler  string   `conf:"handler" expand:"1" changed:"without its application the suffix answers 503; LiteSpeed sends the source of the script" doc:"name of the application"`
+	_        struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }

@@ -11,8 +11,10 @@ import (
 func (l *loader) hosts(s *Server) []*Host {
 	var out []*Host
 	names := map[string]bool{}
+	defer func() { l.dec.scope = "server" }()
 	for _, d := range s.VirtualHosts {
 		names[d.Name] = true
+		l.dec.scope = "vhost:" + d.Name
 		out = append(out, l.declared(d))
 	}
 	for _, t := range s.Templates {
@@ -49,9 +51,9 @@ func (l *loader) declared(d *VHostDecl) *Host {
 		return h
 	}
 	h.File = d.ConfigFile
-	n, err := l.parse(h.File)
+	n, err := l.parse(h.File, hostRoot)
 	if err == nil {
-		err = wantRoot(n, "virtualHostConfig")
+		err = wantRoot(n, hostRoot)
 	}
 	if err != nil {
 		l.report(err, false)
@@ -207,9 +209,9 @@ func (l *loader) domains(h *Host, names, aliases []string) []string {
 // each member, with the member's variables.
 func (l *loader) members(t *TemplateDecl) []*Host {
 	file, _ := l.dec.vars.Path(t.TemplateFile, l.root)
-	n, err := l.parse(file)
+	n, err := l.parse(file, templateRoot)
 	if err == nil {
-		err = wantRoot(n, "virtualHostTemplate")
+		err = wantRoot(n, templateRoot)
 	}
 	if err == nil && n.child("virtualHostConfig") == nil {
 		err = &ParseError{"E-XML", n.Pos, "template holds no <virtualHostConfig>", ""}
@@ -218,10 +220,12 @@ func (l *loader) members(t *TemplateDecl) []*Host {
 		return l.broken(t, file, err)
 	}
 	if len(t.Members) == 0 {
+		l.dec.scope = "template:" + t.Name
 		l.document(n) // a template without members does nothing; its faults are told
 	}
 	var out []*Host
 	for _, m := range t.Members {
+		l.dec.scope = "vhost:" + m.VHName
 		out = append(out, l.member(t, m, file, n))
 	}
 	return out

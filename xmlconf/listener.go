@@ -16,9 +16,9 @@ type Listener struct {
 
 	Bind ListenAddress // Address, read; zero if it cannot be used
 
-	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 	_ struct{} `conf:"reusePort" default:"1" as:"later,minor" doc:"SO_REUSEPORT"`
-	_ struct{} `conf:"binding" as:"noeffect,minor" doc:"worker processes that listen"`
+	_ struct{} `conf:"binding" as:"noeffect,minor" why:"process" doc:"worker processes that listen"`
 }
 
 // TLS is what a listener and a host's vhssl share.
@@ -33,19 +33,19 @@ type TLS struct {
 	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3"`
 	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" as:"closes" doc:"client certificates: 0 none, 1 optional, 2 required, 3 optional"`
 	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" as:"later,minor" doc:"length of a client's chain"`
-	Stapling     bool   `conf:"enableStapling" default:"0" as:"noeffect" code:"W-STAPLING" doc:"OCSP stapling is not implemented"`
+	Stapling     bool   `conf:"enableStapling" default:"0" as:"noeffect" why:"ocsp" code:"W-STAPLING" doc:"OCSP stapling is not implemented"`
 
-	_ struct{} `conf:"ocspRespMaxAge" as:"obsolete" doc:"OCSP stapling"`
-	_ struct{} `conf:"ocspResponder" as:"obsolete" doc:"OCSP stapling"`
-	_ struct{} `conf:"ocspCACerts" as:"obsolete" doc:"OCSP stapling"`
-	_ struct{} `conf:"enableECDHE" as:"noeffect,minor" default:"1" doc:"key exchange"`
-	_ struct{} `conf:"enableDHE" as:"noeffect,minor" default:"0" doc:"key exchange"`
-	_ struct{} `conf:"DHParam" as:"noeffect,minor" doc:"key exchange"`
-	_ struct{} `conf:"renegProtection" as:"obsolete" doc:"renegotiation is always refused"`
-	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" default:"0" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"ocspRespMaxAge" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
+	_ struct{} `conf:"ocspResponder" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
+	_ struct{} `conf:"ocspCACerts" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
+	_ struct{} `conf:"enableECDHE" as:"noeffect,minor" why:"tls" default:"1" doc:"key exchange"`
+	_ struct{} `conf:"enableDHE" as:"noeffect,minor" why:"tls" default:"0" doc:"key exchange"`
+	_ struct{} `conf:"DHParam" as:"noeffect,minor" why:"tls" doc:"key exchange"`
+	_ struct{} `conf:"renegProtection" as:"obsolete" why:"always" doc:"renegotiation is always refused"`
+	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" why:"tls" default:"0" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
-	_ struct{} `conf:"crlPath" as:"noeffect" doc:"revocation lists"`
-	_ struct{} `conf:"crlFile" as:"noeffect" doc:"revocation lists"`
+	_ struct{} `conf:"crlPath" as:"noeffect" why:"crl" doc:"revocation lists"`
+	_ struct{} `conf:"crlFile" as:"noeffect" why:"crl" doc:"revocation lists"`
 }
 
 // VHostMap maps domains of a listener to a host.
@@ -59,7 +59,7 @@ type VHostMap struct {
 type VHSSL struct {
 	Block
 	TLS
-	_ struct{} `conf:"sslProtocol" as:"noeffect" doc:"the listener decides the versions"`
+	_ struct{} `conf:"sslProtocol" as:"noeffect" why:"listener" doc:"the listener decides the versions"`
 	_ struct{} `conf:"acme" unit:"block" as:"later" gate:"enabled" doc:"automatic certificate"`
 }
 
@@ -70,7 +70,7 @@ type TemplateDecl struct {
 	TemplateFile string    `conf:"templateFile" required:"1" unit:"path" doc:"file with virtualHostTemplate"`
 	Listeners    []string  `conf:"listeners" doc:"listeners that map the members"`
 	Members      []*Member `conf:"member" doc:"one host for each"`
-	_            struct{}  `conf:"note" as:"obsolete" doc:"remark"`
+	_            struct{}  `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 
 // Member is one host made from a template.
@@ -80,7 +80,7 @@ type Member struct {
 	VHDomain  []string `conf:"vhDomain" expand:"1" doc:"domains; absent: vhName"`
 	VHAliases []string `conf:"vhAliases" expand:"1" doc:"further domains"`
 	VHRoot    string   `conf:"vhRoot" unit:"path" doc:"instead of the template's"`
-	_         struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_         struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 
 // Template is a template file.
@@ -89,9 +89,9 @@ type Template struct {
 	VHRoot     string `conf:"vhRoot" unit:"path" doc:"root of each member; should hold $VH_NAME"`
 	HostConfig *VHost `conf:"virtualHostConfig" doc:"settings of each member"`
 	HostSwitches
-	_ struct{} `conf:"configFile" as:"obsolete" doc:"used by WebAdmin only"`
-	_ struct{} `conf:"templateFile" as:"obsolete" doc:"used by WebAdmin only"`
-	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_ struct{} `conf:"configFile" as:"obsolete" why:"webadmin" doc:"used by WebAdmin only"`
+	_ struct{} `conf:"templateFile" as:"obsolete" why:"webadmin" doc:"used by WebAdmin only"`
+	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 
 // ErrorLog is logging/log.
@@ -100,12 +100,12 @@ type ErrorLog struct {
 	UseServer       int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own file, 1 the server's (hosts only; their lines go to the server's for now)"`
 	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
 	LogLevel        string   `conf:"logLevel" range:"ERROR|WARN|NOTICE|INFO|DEBUG" default:"INFO" doc:"least level written"`
-	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"20M" doc:"size of rotation; 0: never"`
+	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"20M" litespeed:"10M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
 	CompressArchive bool     `conf:"compressArchive" default:"0" doc:"gzip rotated files"`
-	_               struct{} `conf:"debugLevel" as:"noeffect,minor" default:"0" doc:"verbosity of DEBUG"`
+	_               struct{} `conf:"debugLevel" as:"noeffect,minor" why:"debug" default:"0" doc:"verbosity of DEBUG"`
 	_               struct{} `conf:"enableStderrLog" as:"later,minor" default:"1" doc:"stderr.log"`
-	_               struct{} `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
+	_               struct{} `conf:"enableAioLog" as:"obsolete" why:"always" doc:"asynchronous writes"`
 }
 
 // AccessLog is logging/accessLog.
@@ -118,12 +118,12 @@ type AccessLog struct {
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"10M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
 	CompressArchive bool     `conf:"compressArchive" default:"0" doc:"gzip rotated files"`
-	LogReferer      bool     `conf:"logReferer" default:"1" as:"obsolete" doc:"older form of logHeaders"`
-	LogUserAgent    bool     `conf:"logUserAgent" default:"1" as:"obsolete" doc:"older form of logHeaders"`
-	BytesLog        string   `conf:"bytesLog" as:"noeffect" doc:"bandwidth log"`
-	PipedLogger     string   `conf:"pipedLogger" as:"noeffect" doc:"logger application"`
-	_               struct{} `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
-	_               struct{} `conf:"append" as:"obsolete" doc:"always appended"`
+	LogReferer      bool     `conf:"logReferer" default:"1" doc:"older form of logHeaders"`
+	LogUserAgent    bool     `conf:"logUserAgent" default:"1" doc:"older form of logHeaders"`
+	BytesLog        string   `conf:"bytesLog" as:"noeffect" why:"bytes" doc:"bandwidth log"`
+	PipedLogger     string   `conf:"pipedLogger" as:"noeffect" why:"logger" doc:"logger application"`
+	_               struct{} `conf:"enableAioLog" as:"obsolete" why:"always" doc:"asynchronous writes"`
+	_               struct{} `conf:"append" as:"obsolete" why:"always" doc:"always appended"`
 }
 
 // Logging is the logs of the server or of a host.
@@ -132,6 +132,6 @@ type Logging struct {
 	Log           *ErrorLog    `conf:"log" doc:"error log"`
 	AccessLogs    []*AccessLog `conf:"accessLog" doc:"access logs; each gets every request of its scope"`
 	CompletionLog bool         `conf:"completionLog" default:"0" as:"later,strict" doc:"one JSON object for each request on stdout"`
-	_             struct{}     `conf:"enableAioLog" as:"obsolete" doc:"asynchronous writes"`
+	_             struct{}     `conf:"enableAioLog" as:"obsolete" why:"always" doc:"asynchronous writes"`
 	_             struct{}     `conf:"enableStderrLog" as:"later,minor" default:"1" doc:"stderr.log"`
 }

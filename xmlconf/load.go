@@ -1,6 +1,7 @@
 package xmlconf
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -75,31 +77,42 @@ type loader struct {
 	files []File
 }
 
-// ServerFile is the server file below a server root.
-const ServerFile = "conf/httpd_config.xml"
+// ServerFile is the server file below a server root, and PlainServerFile the
+// one of OpenLiteSpeed, which is read where the first is missing.
+const (
+	ServerFile      = "conf/httpd_config.xml"
+	PlainServerFile = "conf/httpd_config.conf"
+)
+
+// Root elements of the three kinds of file.
+const (
+	serverRoot   = "httpServerConfig"
+	hostRoot     = "virtualHostConfig"
+	templateRoot = "virtualHostTemplate"
+)
 
 // LoadServer reads the server file below root, the vhost files and templates it
 // names, and the MIME table. It returns nil if the server file cannot be used;
 // fs.Failed tells whether what it returned may be published. It opens files and
 // starts nothing (R-CFG-8).
-func LoadServer(root string, fs *Findings) *Config {
+func LoadServer(root string, fs *Findings) *Config { return load(root, fs, nil) }
+
+func load(root string, fs *Findings, s *survey) *Config {
 	abs, err := filepath.Abs(root)
 	if err != nil {
 		fs.Fatal("E-READ", Place{}, "", "server root %q: %v", root, err)
 		return nil
 	}
 	l := &loader{root: abs, fs: fs, dec: newDecoder(fs)}
+	l.dec.survey, l.dec.scope = s, "server"
 	l.dec.vars = Expander{}.With("SERVER_ROOT", abs).With("HOSTNAME", hostname())
-	n, err := l.parse(filepath.Join(abs, ServerFile))
+	n, err := l.parse(l.serverFile(), serverRoot)
 	if err == nil {
-		err = wantRoot(n, "httpServerConfig")
+		err = wantRoot(n, serverRoot)
 	}
 	if err != nil {
 		if pe, ok := errors.AsType[*ParseError](err); ok && pe.Code == "E-READ" {
 			pe.Hint = "the server root is " + abs + "; --root DIR names another"
-			if _, err := os.Stat(filepath.Join(abs, "conf/httpd_config.conf")); err == nil {
-				pe.Hint = abs + " holds OpenLiteSpeed's conf/httpd_config.conf, which is not read; write XML"
-			}
 		}
 		l.report(err, true)
 		return nil
@@ -112,6 +125,11 @@ func LoadServer(root string, fs *Findings) *Config {
 	return c
 }
 
+// rootTypes are the declarations of each kind of file.
+var rootTypes = map[string]reflect.Type{
+	serverRoot: reflect.TypeFor[Server](), hostRoot: reflect.TypeFor[VHost](), templateRoot: reflect.TypeFor[Template](),
+}
+
 func hostname() string {
 	if h, err := os.Hostname(); err == nil && h != "" {
 		return h
@@ -119,13 +137,101 @@ func hostname() string {
 	return "localhost"
 }
 
-// parse reads a file and records it as an input.
-func (l *loader) parse(path string) (*Node, error) {
+// serverFile chooses the server file. XML wins, as only one of two that may say
+// different things can be meant.
+func (l *loader) serverFile() string {
+	first, plain := filepath.Join(l.root, ServerFile), filepath.Join(l.root, PlainServerFile)
+	_, missing := os.Stat(first)
+	if _, err := os.Stat(plain); err != nil {
+		return first
+	}
+	if errors.Is(missing, os.ErrNotExist) {
+		return plain
+	}
+	l.fs.Warn("W-TWO-FILES", Place{Pos: Pos{PlainServerFile, 1, 1}}, "remove the one that does not count",
+		"%s is not read, because there is %s", PlainServerFile, ServerFile)
+	return first
+}
+
+// parse reads a file and records it as an input. root is the root element that
+// it has, or would have if it is of the plain dialect; "": judged by its content.
+func (l *loader) parse(path, root string) (*Node, error) {
 	data, err := l.read(path)
 	if err != nil {
 		return nil, &ParseError{"E-READ", Pos{l.short(path), 1, 1}, err.Error(), ""}
 	}
-	return Parse(l.short(path), data, l.fs)
+	if !isPlain(path, data) {
+		return Parse(l.short(path), data, l.fs)
+	}
+	n, err := parsePlain(l.short(path), data, root, l.includes(path))
+	if err != nil {
+		return nil, err
+	}
+	if root == "" {
+		n.Name = plainKind(n)
+	}
+	if s := l.dec.schemas.of(rootTypes[n.Name]); !slices.ContainsFunc(n.Children, func(c *Node) bool { return s.knows(c.Name) }) {
+		return nil, plainFail(n.Children[0].Pos, "write XML, or lines key value and blocks", "file holds no known setting; the first is %s", cut(n.Children[0].Name))
+	}
+	return n, nil
+}
+
+// isPlain tells the plain dialect from XML: by the file's suffix .xml, else by
+// its first character, since XML in files called .conf is common.
+func isPlain(path string, data []byte) bool {
+	data = bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\ufeff")), " \t\r\n")
+	return !strings.EqualFold(filepath.Ext(path), ".xml") && len(data) > 0 && data[0] != '<'
+}
+
+// plainKind judges what a plain file is about, since it has no root element.
+func plainKind(n *Node) string {
+	switch has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return n.child(name) != nil })
+	}; {
+	case has("virtualHostConfig"):
+		return templateRoot
+	case has("listener", "virtualHost", "vhTemplate", "serverName", "tuning", "mime"):
+		return serverRoot
+	}
+	return hostRoot
+}
+
+// includes returns what reads the files of an include line in the file path:
+// one file, the files of a directory, or those that a pattern matches, by name.
+func (l *loader) includes(path string) includer {
+	return func(pattern string) ([]plainFile, error) {
+		base := l.root
+		if base == "" {
+			base = filepath.Dir(path)
+		}
+		full, _ := l.dec.vars.Path(pattern, base)
+		names := []string{full}
+		if st, err := os.Stat(full); err == nil && st.IsDir() {
+			full = filepath.Join(full, "*")
+		}
+		if strings.ContainsAny(full, "*?[") {
+			matches, err := filepath.Glob(full) // sorted by name
+			if err != nil {
+				return nil, err
+			}
+			names = slices.DeleteFunc(matches, func(name string) bool {
+				st, err := os.Stat(name)
+				return err == nil && st.IsDir()
+			})
+		}
+		if len(names) > maxIncludes {
+			return nil, fmt.Errorf("more than %d files", maxIncludes)
+		}
+		var out []plainFile
+		for _, name := range names {
+			data, err := l.read(name)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", l.short(name), err)
+			}
+			out = append(out, plainFile{l.short(name), data})
+		}
+		return out, nil
+	}
 }
 
 // read returns at most one byte more than a file may have. What is no regular
@@ -191,7 +297,7 @@ func (l *loader) report(err error, fatal bool) {
 // server decodes the server file and settles what one element cannot say.
 func (l *loader) server(n *Node) *Server {
 	s := &Server{}
-	l.dec.decode(n, s, "httpServerConfig")
+	l.dec.decode(n, s, serverRoot)
 	if s.ServerName == "" || strings.Contains(s.ServerName, "$") {
 		s.ServerName = hostname()
 	}
@@ -258,9 +364,12 @@ func (l *loader) processors(all []*ExtProcessor) []*ExtProcessor {
 // LoadFile reads one file by its root element, for a check of a file that has no
 // server around it: variables without a value stay as text. It returns a
 // *Server, a *VHost, a *Template, or nil.
-func LoadFile(path string, fs *Findings) any {
+func LoadFile(path string, fs *Findings) any { return loadFile(path, fs, nil) }
+
+func loadFile(path string, fs *Findings, s *survey) any {
 	l := &loader{fs: fs, dec: newDecoder(fs)}
-	n, err := l.parse(path)
+	l.dec.survey, l.dec.scope = s, "file"
+	n, err := l.parse(path, "")
 	if err != nil {
 		l.report(err, true)
 		return nil

@@ -98,7 +98,7 @@ func TestLoadFatal(t *testing.T) {
 		}
 	}
 	f(nil, false, "conf/httpd_config.xml:1:1: error E-READ: no such file")
-	f(map[string]string{"conf/httpd_config.conf": "serverName a"}, false, "OpenLiteSpeed's conf/httpd_config.conf, which is not read")
+	f(map[string]string{PlainServerFile: "tuning {"}, false, "conf/httpd_config.conf:1:1: error E-CONF: block tuning is not closed")
 	f(map[string]string{ServerFile: "<httpServerConfig>"}, false, "E-XML")
 	f(map[string]string{ServerFile: "<virtualHostConfig/>"}, false, "E-ROOT: root element is <virtualHostConfig>, not <httpServerConfig>")
 	f(map[string]string{ServerFile + "/x": ""}, false, "not a regular file")

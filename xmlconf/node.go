@@ -24,7 +24,8 @@ type Node struct {
 	Name     string // as written
 	Pos      Pos    // of its start tag
 	Text     string
-	TextPos  Pos // of the first character of Text
+	TextPos  Pos  // of the first character of Text
+	Plain    bool // of the plain-text dialect, where the case of names means nothing
 	Children []*Node
 }
 
@@ -56,7 +57,7 @@ func (n *Node) value(name string) string {
 
 // A ParseError says why a file is no tree.
 type ParseError struct {
-	Code string // E-XML, E-OLD-SCHEMA
+	Code string // E-XML, E-CONF, E-OLD-SCHEMA
 	Pos
 	Msg  string
 	Hint string

@@ -39,6 +39,11 @@ type element struct {
 	gate   string
 	code   string
 	doc    string
+
+	changed   string // how it departs from LiteSpeed
+	when      string // condition of changed; see applies
+	litespeed string // LiteSpeed's default, where it differs
+	why       string // key of reasons, of what has no effect
 }
 
 var (
@@ -115,6 +120,7 @@ func newElement(f reflect.StructField, at []int) *element {
 		expand: f.Tag.Get("expand") == "1" || f.Tag.Get("unit") == "path",
 		must:   f.Tag.Get("required") == "1",
 		gate:   f.Tag.Get("gate"), code: f.Tag.Get("code"), doc: f.Tag.Get("doc"),
+		changed: f.Tag.Get("changed"), when: f.Tag.Get("when"), litespeed: f.Tag.Get("litespeed"), why: f.Tag.Get("why"),
 	}
 	if f.Name == "_" {
 		e.index = nil
@@ -151,6 +157,13 @@ func (s *schema) add(e *element) {
 		s.byList[strings.ToLower(e.list)] = e
 	}
 	s.elements = append(s.elements, e)
+}
+
+// knows reports whether an element of this name, in any case, may stand in the
+// block.
+func (s *schema) knows(name string) bool {
+	key := strings.ToLower(name)
+	return s.byName[key] != nil || s.byList[key] != nil
 }
 
 // names returns every name that may stand in the block, for suggestions.

@@ -12,14 +12,14 @@ type ServerSecurity struct {
 	UseCFConnectingIP bool              `conf:"useCFConnectingIP" default:"0" as:"honoured,strict" doc:"CF-Connecting-IP of a trusted peer names the client"`
 	ClientRateLimit   *ClientRateLimit  `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client, all hosts"`
 
-	_ struct{} `conf:"censorshipControl" unit:"block" as:"noeffect" gate:"enableCensorship" doc:"request filter"`
-	_ struct{} `conf:"censorshipRuleSet" unit:"block" as:"noeffect" gate:"enabled" doc:"request filter"`
-	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
-	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
-	_ struct{} `conf:"allowExtAppSetuid" default:"0" as:"noeffect,minor" doc:"identities of started applications"`
+	_ struct{} `conf:"censorshipControl" unit:"block" as:"noeffect" why:"module" gate:"enableCensorship" doc:"request filter"`
+	_ struct{} `conf:"censorshipRuleSet" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"request filter"`
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
+	_ struct{} `conf:"allowExtAppSetuid" default:"0" as:"noeffect,minor" why:"starts" doc:"identities of started applications"`
 }
 
 // AccessControl is a pair of address lists. Items are as written, remarks
@@ -54,26 +54,26 @@ type PerClientLimit struct {
 	GracePeriod     int      `conf:"gracePeriod" unit:"s" range:"1..3600" default:"10" as:"later,minor" doc:"time over softLimit before a ban"`
 	BanPeriod       int      `conf:"banPeriod" unit:"s" range:"0.." default:"60" as:"later,minor" doc:"length of a ban"`
 	BlockBadReq     bool     `conf:"blockBadReq" default:"1" as:"later" doc:"ban clients that send malformed requests"`
-	_               struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
+	_               struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
 }
 
 // CGIRLimit is the limits of started applications; httpjet starts none yet.
 type CGIRLimit struct {
 	Block
-	_ struct{} `conf:"maxCGIInstances" as:"obsolete" doc:"programs at once"`
-	_ struct{} `conf:"minUID" as:"obsolete" doc:"least user id"`
-	_ struct{} `conf:"minGID" as:"obsolete" doc:"least group id"`
-	_ struct{} `conf:"forceGID" as:"obsolete" doc:"group id"`
-	_ struct{} `conf:"umask" as:"obsolete" doc:"umask"`
-	_ struct{} `conf:"priority" as:"obsolete" doc:"nice level"`
-	_ struct{} `conf:"CPUSoftLimit" as:"obsolete" doc:"CPU seconds"`
-	_ struct{} `conf:"CPUHardLimit" as:"obsolete" doc:"CPU seconds"`
-	_ struct{} `conf:"memSoftLimit" as:"obsolete" doc:"memory"`
-	_ struct{} `conf:"memHardLimit" as:"obsolete" doc:"memory"`
-	_ struct{} `conf:"procSoftLimit" as:"obsolete" doc:"processes"`
-	_ struct{} `conf:"procHardLimit" as:"obsolete" doc:"processes"`
-	_ struct{} `conf:"cgidSock" as:"obsolete" doc:"socket of the CGI daemon"`
-	_ struct{} `conf:"cgroups" as:"obsolete" doc:"control groups"`
+	_ struct{} `conf:"maxCGIInstances" as:"obsolete" why:"starts" doc:"programs at once"`
+	_ struct{} `conf:"minUID" as:"obsolete" why:"starts" doc:"least user id"`
+	_ struct{} `conf:"minGID" as:"obsolete" why:"starts" doc:"least group id"`
+	_ struct{} `conf:"forceGID" as:"obsolete" why:"starts" doc:"group id"`
+	_ struct{} `conf:"umask" as:"obsolete" why:"starts" doc:"umask"`
+	_ struct{} `conf:"priority" as:"obsolete" why:"process" doc:"nice level"`
+	_ struct{} `conf:"CPUSoftLimit" as:"obsolete" why:"starts" doc:"CPU seconds"`
+	_ struct{} `conf:"CPUHardLimit" as:"obsolete" why:"starts" doc:"CPU seconds"`
+	_ struct{} `conf:"memSoftLimit" as:"obsolete" why:"starts" doc:"memory"`
+	_ struct{} `conf:"memHardLimit" as:"obsolete" why:"starts" doc:"memory"`
+	_ struct{} `conf:"procSoftLimit" as:"obsolete" why:"starts" doc:"processes"`
+	_ struct{} `conf:"procHardLimit" as:"obsolete" why:"starts" doc:"processes"`
+	_ struct{} `conf:"cgidSock" as:"obsolete" why:"starts" doc:"socket of the CGI daemon"`
+	_ struct{} `conf:"cgroups" as:"obsolete" why:"starts" doc:"control groups"`
 }
 
 // HotlinkCtrl is the Referer check for media files.
@@ -95,12 +95,12 @@ type HostSecurity struct {
 	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" as:"closes" gate:"enableHotlinkCtrl" doc:"Referer check"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this host"`
 
-	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
-	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
-	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
+	_ struct{} `conf:"general" unit:"block" as:"obsolete" why:"leftover" doc:"ancient wrapper"`
 }
 
 // Realm is a set of users and groups. Realms alone restrict nothing: a context
@@ -111,7 +111,7 @@ type Realm struct {
 	Type    string   `conf:"type" default:"file" doc:"file; ldap and dbm are not implemented"`
 	UserDB  *RealmDB `conf:"userDB" doc:"users"`
 	GroupDB *RealmDB `conf:"groupDB" doc:"groups"`
-	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_       struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 
 // RealmDB is one file of a realm.
@@ -120,9 +120,9 @@ type RealmDB struct {
 	Location     string   `conf:"location" unit:"path" doc:"file: user:hash[:groups], or group: user user"`
 	MaxCacheSize int      `conf:"maxCacheSize" unit:"size" range:"0..102400" default:"200" doc:"entries kept"`
 	CacheTimeout int      `conf:"cacheTimeout" unit:"s" range:"0..3600" default:"60" doc:"life of an entry"`
-	_            struct{} `conf:"type" as:"obsolete" doc:"older place of the realm's type"`
-	_            struct{} `conf:"attrPasswd" as:"noeffect" doc:"LDAP"`
-	_            struct{} `conf:"attrMemberOf" as:"noeffect" doc:"LDAP"`
-	_            struct{} `conf:"LDAPBindDN" as:"noeffect" doc:"LDAP"`
-	_            struct{} `conf:"LDAPBindPasswd" as:"noeffect" doc:"LDAP"`
+	_            struct{} `conf:"type" as:"obsolete" why:"leftover" doc:"older place of the realm's type"`
+	_            struct{} `conf:"attrPasswd" as:"noeffect" why:"ldap" doc:"LDAP"`
+	_            struct{} `conf:"attrMemberOf" as:"noeffect" why:"ldap" doc:"LDAP"`
+	_            struct{} `conf:"LDAPBindDN" as:"noeffect" why:"ldap" doc:"LDAP"`
+	_            struct{} `conf:"LDAPBindPasswd" as:"noeffect" why:"ldap" doc:"LDAP"`
 }

@@ -6,21 +6,21 @@ import "time"
 type Server struct {
 	Block
 	ServerName         string        `conf:"serverName" doc:"name in generated pages and in SERVER_NAME; a value with $ or none is the machine's name"`
-	User               string        `conf:"user" as:"noeffect" code:"W-USER" doc:"httpjet never changes its own user; set User= in the systemd unit"`
-	Group              string        `conf:"group" as:"noeffect" code:"W-USER" doc:"httpjet never changes its own group; set Group= in the systemd unit"`
+	User               string        `conf:"user" as:"noeffect" why:"doc" code:"W-USER" doc:"httpjet never changes its own user; set User= in the systemd unit"`
+	Group              string        `conf:"group" as:"noeffect" why:"doc" code:"W-USER" doc:"httpjet never changes its own group; set Group= in the systemd unit"`
 	Mime               string        `conf:"mime" unit:"path" default:"conf/mime.properties" doc:"MIME table, lines suffix,suffix = type/subtype"`
 	ShowVersionNumber  int           `conf:"showVersionNumber" range:"0..2" default:"0" doc:"Server field: 0 product, 1 with version, 2 no field"`
-	UseIPInProxyHeader int           `conf:"useIpInProxyHeader" range:"0..4" default:"2" doc:"client address from X-Forwarded-For: 0 never, 1 always, 2 and 3 from trusted peers, 4 always its last entry"`
+	UseIPInProxyHeader int           `conf:"useIpInProxyHeader" range:"0..4" default:"2" litespeed:"2, and X-Forwarded-For is read from the left" changed:"modes 2 and 3 read X-Forwarded-For from right to left, past trusted proxies; LiteSpeed believes its first address, or X-Real-IP" when:"=2|3" doc:"client address from X-Forwarded-For: 0 never, 1 always, 2 and 3 from trusted peers, 4 always its last entry"`
 	EnableH2C          bool          `conf:"enableh2c" default:"0" doc:"HTTP/2 with prior knowledge on plain listeners"`
 	IndexFiles         []string      `conf:"indexFiles" default:"index.html" doc:"index files of every host"`
 	AutoIndex          bool          `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
 	AdminEmails        []string      `conf:"adminEmails" as:"later,minor" doc:"contact in error pages and SERVER_ADMIN"`
 	SuspendedVhosts    []string      `conf:"suspendedVhosts" doc:"hosts that answer 403 to everything"`
 	AutoLoadHtaccess   bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
-	AutoDetectCdn      int           `conf:"autoDetectCdn" range:"0..3" default:"0" as:"later" doc:"trust known CDN ranges: 1 QUIC.cloud, 2 Cloudflare; counts only when written"`
-	AutoWhiteListIPs   bool          `conf:"autoWhiteListLocalIps" default:"0" as:"later" doc:"trust the machine's own addresses; counts only when written"`
-	LoadApacheConf     int           `conf:"loadApacheConf" range:"0.." default:"0" as:"noeffect" code:"W-APACHE" doc:"import of an Apache configuration: not supported, so its hosts and listeners are missing here"`
-	GracefulRestart    time.Duration `conf:"gracefulRestartTimeout" unit:"s" range:"-1..2592000" default:"300" as:"noeffect,minor" doc:"life of old workers after a restart; see tuning/gracefulShutdownTimeout"`
+	AutoDetectCdn      int           `conf:"autoDetectCdn" range:"0..3" default:"0" as:"later" litespeed:"3" doc:"trust known CDN ranges: 1 QUIC.cloud, 2 Cloudflare; counts only when written"`
+	AutoWhiteListIPs   bool          `conf:"autoWhiteListLocalIps" default:"0" as:"later" litespeed:"1" doc:"trust the machine's own addresses; counts only when written"`
+	LoadApacheConf     int           `conf:"loadApacheConf" range:"0.." default:"0" as:"noeffect" why:"doc" code:"W-APACHE" doc:"import of an Apache configuration: not supported, so its hosts and listeners are missing here"`
+	GracefulRestart    time.Duration `conf:"gracefulRestartTimeout" unit:"s" range:"-1..2592000" default:"300" as:"noeffect,minor" why:"restart" doc:"life of old workers after a restart; see tuning/gracefulShutdownTimeout"`
 
 	Rewrite    ServerRewrite  `conf:"rewrite" doc:"rewriting, server-wide switches"`
 	HtAccess   HtAccess       `conf:"htAccess" doc:"per-directory files"`
@@ -43,55 +43,55 @@ type Server struct {
 
 	Refused []*Listener // dropped for their name; their restrictions hold
 
-	_ struct{} `conf:"workerProcesses" as:"noeffect,minor" doc:"worker processes"`
-	_ struct{} `conf:"httpdWorkers" as:"noeffect,minor" doc:"worker processes"`
-	_ struct{} `conf:"priority" default:"0" as:"noeffect,minor" doc:"nice level"`
-	_ struct{} `conf:"cpuAffinity" default:"0" as:"noeffect,minor" doc:"pinned workers"`
-	_ struct{} `conf:"enableLVE" as:"obsolete" doc:"CloudLinux mode"`
-	_ struct{} `conf:"enableChroot" default:"0" as:"noeffect" doc:"chroot of the server"`
-	_ struct{} `conf:"chrootPath" default:"/" as:"noeffect,minor" doc:"root of the chroot"`
+	_ struct{} `conf:"workerProcesses" as:"noeffect,minor" why:"process" doc:"worker processes"`
+	_ struct{} `conf:"httpdWorkers" as:"noeffect,minor" why:"process" doc:"worker processes"`
+	_ struct{} `conf:"priority" default:"0" as:"noeffect,minor" why:"process" doc:"nice level"`
+	_ struct{} `conf:"cpuAffinity" default:"0" as:"noeffect,minor" why:"process" doc:"pinned workers"`
+	_ struct{} `conf:"enableLVE" as:"obsolete" why:"leftover" doc:"CloudLinux mode"`
+	_ struct{} `conf:"enableChroot" default:"0" as:"noeffect" why:"chroot" doc:"chroot of the server"`
+	_ struct{} `conf:"chrootPath" default:"/" as:"noeffect,minor" why:"chroot" doc:"root of the chroot"`
 	_ struct{} `conf:"inMemBufSize" unit:"size" as:"later,minor" doc:"memory for bodies before they spill"`
 	_ struct{} `conf:"swappingDir" as:"later,minor" doc:"directory of spilled bodies"`
-	_ struct{} `conf:"autoFix503" as:"noeffect,minor" doc:"restart after long 503"`
-	_ struct{} `conf:"statDir" as:"noeffect,minor" doc:"directory of report files"`
-	_ struct{} `conf:"jsonReports" default:"0" as:"noeffect,minor" doc:"JSON report files"`
-	_ struct{} `conf:"disableInitLogRotation" default:"0" as:"noeffect,minor" doc:"no rotation at start"`
+	_ struct{} `conf:"autoFix503" as:"noeffect,minor" why:"stalled" doc:"restart after long 503"`
+	_ struct{} `conf:"statDir" as:"noeffect,minor" why:"reports" doc:"directory of report files"`
+	_ struct{} `conf:"jsonReports" default:"0" as:"noeffect,minor" why:"reports" doc:"JSON report files"`
+	_ struct{} `conf:"disableInitLogRotation" default:"0" as:"noeffect,minor" why:"leftover" doc:"no rotation at start"`
 	_ struct{} `conf:"hideSigInErrorPage" default:"0" as:"later,minor" doc:"no signature in error pages"`
-	_ struct{} `conf:"adminRoot" as:"obsolete" doc:"WebAdmin console"`
-	_ struct{} `conf:"disableWebAdmin" as:"noeffect,minor" default:"1" doc:"WebAdmin console"`
+	_ struct{} `conf:"adminRoot" as:"obsolete" why:"webadmin" doc:"WebAdmin console"`
+	_ struct{} `conf:"disableWebAdmin" as:"noeffect,minor" why:"webadmin" default:"1" doc:"WebAdmin console"`
 	_ struct{} `conf:"autoIndexURI" as:"later,minor" doc:"script that renders listings"`
-	_ struct{} `conf:"enableIpGeo" default:"0" as:"noeffect" doc:"geo lookup"`
-	_ struct{} `conf:"ipToGeo" unit:"block" as:"noeffect,minor" doc:"geo databases"`
-	_ struct{} `conf:"ip2locDB" unit:"block" as:"noeffect,minor" doc:"IP2Location database"`
-	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" doc:"Secure on cookies"`
-	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" doc:"directory in memory"`
-	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" doc:"reverse lookup of robots"`
-	_ struct{} `conf:"extAppAbort" default:"0" as:"noeffect,minor" doc:"tell applications of an abort"`
-	_ struct{} `conf:"autoUpdateInterval" as:"obsolete" doc:"self update"`
-	_ struct{} `conf:"autoUpdateDownloadPkg" as:"obsolete" doc:"self update"`
-	_ struct{} `conf:"autoReloadApacheConf" default:"0" as:"noeffect,minor" doc:"Apache import"`
-	_ struct{} `conf:"apacheConfFile" as:"noeffect,minor" doc:"Apache import"`
-	_ struct{} `conf:"apachePortOffset" default:"0" as:"noeffect,minor" doc:"Apache import"`
-	_ struct{} `conf:"apacheIpOffset" default:"0" as:"noeffect,minor" doc:"Apache import"`
-	_ struct{} `conf:"apacheBinPath" as:"noeffect,minor" doc:"Apache import"`
-	_ struct{} `conf:"phpSuExec" default:"0" as:"noeffect,minor" doc:"PHP by account"`
-	_ struct{} `conf:"phpSuExecMaxConn" as:"noeffect,minor" doc:"PHP by account"`
+	_ struct{} `conf:"enableIpGeo" default:"0" as:"noeffect" why:"geo" doc:"geo lookup"`
+	_ struct{} `conf:"ipToGeo" unit:"block" as:"noeffect,minor" why:"geo" doc:"geo databases"`
+	_ struct{} `conf:"ip2locDB" unit:"block" as:"noeffect,minor" why:"geo" doc:"IP2Location database"`
+	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" why:"cookies" doc:"Secure on cookies"`
+	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" why:"files" doc:"directory in memory"`
+	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" why:"robots" doc:"reverse lookup of robots"`
+	_ struct{} `conf:"extAppAbort" default:"0" as:"noeffect,minor" why:"always" doc:"tell applications of an abort"`
+	_ struct{} `conf:"autoUpdateInterval" as:"obsolete" why:"update" doc:"self update"`
+	_ struct{} `conf:"autoUpdateDownloadPkg" as:"obsolete" why:"update" doc:"self update"`
+	_ struct{} `conf:"autoReloadApacheConf" default:"0" as:"noeffect,minor" why:"apache" doc:"Apache import"`
+	_ struct{} `conf:"apacheConfFile" as:"noeffect,minor" why:"apache" doc:"Apache import"`
+	_ struct{} `conf:"apachePortOffset" default:"0" as:"noeffect,minor" why:"apache" doc:"Apache import"`
+	_ struct{} `conf:"apacheIpOffset" default:"0" as:"noeffect,minor" why:"apache" doc:"Apache import"`
+	_ struct{} `conf:"apacheBinPath" as:"noeffect,minor" why:"apache" doc:"Apache import"`
+	_ struct{} `conf:"phpSuExec" default:"0" as:"noeffect,minor" why:"starts" doc:"PHP by account"`
+	_ struct{} `conf:"phpSuExecMaxConn" as:"noeffect,minor" why:"starts" doc:"PHP by account"`
 	_ struct{} `conf:"phpConfig" unit:"block" as:"later" doc:"PHP of hosting panels"`
 	_ struct{} `conf:"suexec" unit:"block" as:"later,minor" doc:"identities of started applications"`
-	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
-	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"fileUpload" unit:"block" as:"noeffect" doc:"multipart bodies parsed by the server"`
-	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
-	_ struct{} `conf:"railsDefaults" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts"`
-	_ struct{} `conf:"rails" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts, older name"`
-	_ struct{} `conf:"wsgiDefaults" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts"`
-	_ struct{} `conf:"nodeDefaults" unit:"block" as:"noeffect,minor" doc:"defaults of appserver contexts"`
-	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" gate:"enabled" doc:"PageSpeed"`
-	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" gate:"enabled" doc:"ModSecurity"`
-	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
+	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" why:"apache" doc:"Apache directives"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"fileUpload" unit:"block" as:"noeffect" why:"body" doc:"multipart bodies parsed by the server"`
+	_ struct{} `conf:"general" unit:"block" as:"obsolete" why:"leftover" doc:"ancient wrapper"`
+	_ struct{} `conf:"railsDefaults" unit:"block" as:"noeffect,minor" why:"appserv" doc:"defaults of appserver contexts"`
+	_ struct{} `conf:"rails" unit:"block" as:"noeffect,minor" why:"appserv" doc:"defaults of appserver contexts, older name"`
+	_ struct{} `conf:"wsgiDefaults" unit:"block" as:"noeffect,minor" why:"appserv" doc:"defaults of appserver contexts"`
+	_ struct{} `conf:"nodeDefaults" unit:"block" as:"noeffect,minor" why:"appserv" doc:"defaults of appserver contexts"`
+	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"PageSpeed"`
+	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"ModSecurity"`
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
 }
 
 // VHostDecl is a declaration of a virtual host in the server file. The same
@@ -103,33 +103,33 @@ type VHostDecl struct {
 	ConfigFile string   `conf:"configFile" unit:"path" doc:"file with virtualHostConfig"`
 	Listeners  []string `conf:"listeners" doc:"listeners that get the file's vhDomain and vhAliases (none: *)"`
 	HostSwitches
-	_ struct{} `conf:"note" as:"obsolete" doc:"remark"`
-	_ struct{} `conf:"virtualHostConfig" unit:"block" as:"noeffect" doc:"settings inside the declaration: move them to the file that configFile names"`
+	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
+	_ struct{} `conf:"virtualHostConfig" unit:"block" as:"noeffect" why:"appdir" doc:"settings inside the declaration: move them to the file that configFile names"`
 }
 
 // HostSwitches are the switches that a declaration and a template file share.
 type HostSwitches struct {
 	AllowSymbolLink int    `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"follow symbolic links: 0 no, 1 yes, 2 if the owner matches; absent: the server's followSymbolLink"`
-	EnableScript    bool   `conf:"enableScript" default:"1" doc:"0: script suffixes answer 403"`
+	EnableScript    bool   `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
 	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused"`
-	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" as:"noeffect,minor" doc:"identity of started applications"`
-	VHUser          string `conf:"user" expand:"1" as:"noeffect,minor" doc:"identity of started applications, $VH_USER"`
+	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	VHUser          string `conf:"user" expand:"1" as:"noeffect,minor" why:"starts" doc:"identity of started applications, $VH_USER"`
 	MaxKeepAliveReq int    `conf:"maxKeepAliveReq" range:"0..32767" default:"-1" as:"later" doc:"requests of a connection; absent: the server's"`
 
-	_ struct{} `conf:"group" as:"noeffect,minor" doc:"identity of started applications"`
-	_ struct{} `conf:"chrootMode" range:"0..2" default:"0" as:"noeffect,minor" doc:"chroot of started applications"`
-	_ struct{} `conf:"chrootPath" as:"noeffect,minor" doc:"chroot of started applications"`
-	_ struct{} `conf:"smartKeepAlive" as:"obsolete" doc:"keep-alive for images only"`
+	_ struct{} `conf:"group" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	_ struct{} `conf:"chrootMode" range:"0..2" default:"0" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
+	_ struct{} `conf:"chrootPath" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
+	_ struct{} `conf:"smartKeepAlive" as:"obsolete" why:"leftover" doc:"keep-alive for images only"`
 	_ struct{} `conf:"staticReqPerSec" default:"0" as:"later" doc:"requests of a client for files"`
 	_ struct{} `conf:"dynReqPerSec" default:"0" as:"later" doc:"requests of a client for applications"`
 	_ struct{} `conf:"outBandwidth" default:"0" as:"later" doc:"bytes a second to a client"`
 	_ struct{} `conf:"inBandwidth" default:"0" as:"later" doc:"bytes a second from a client"`
-	_ struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
-	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" doc:"control groups of started applications"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
-	_ struct{} `conf:"suexecUser" as:"noeffect,minor" doc:"identity of started applications"`
-	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" doc:"identity of started applications"`
+	_ struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
+	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" why:"starts" doc:"control groups of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
+	_ struct{} `conf:"suexecUser" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
 }
 
 // Module is a server module with its parameters as text.
@@ -139,9 +139,9 @@ type Module struct {
 	Enabled bool     `conf:"ls_enabled" default:"1" doc:"switch"`
 	Param   string   `conf:"param" unit:"text" doc:"lines: key value"`
 	_       struct{} `conf:"enabled" doc:"switch, second spelling"`
-	_       struct{} `conf:"internal" as:"obsolete" doc:"built in"`
-	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
-	_       struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" doc:"parameters by URL"`
+	_       struct{} `conf:"internal" as:"obsolete" why:"leftover" doc:"built in"`
+	_       struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
+	_       struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" why:"module" doc:"parameters by URL"`
 }
 
 // Management is the listener of status and metrics (R-MGMT-1).

@@ -8,15 +8,15 @@ import "time"
 // is httpjet's own and strict; the rest waits for the rooms that will use it.
 type Tuning struct {
 	Block
-	MaxConnections    int           `conf:"maxConnections" range:"1..1000000" default:"65000" doc:"client connections of all listeners"`
-	ConnTimeout       time.Duration `conf:"connTimeout" unit:"s" range:"1..1000000" default:"60" doc:"a head or a handshake in all; no progress of a body or response"`
-	KeepAliveTimeout  time.Duration `conf:"keepAliveTimeout" unit:"s" range:"0..10000" default:"5" doc:"idle time between requests; 0: no keep-alive"`
-	MaxKeepAliveReq   int           `conf:"maxKeepAliveReq" range:"0..32767" default:"1000" doc:"requests of a connection"`
+	MaxConnections    int           `conf:"maxConnections" range:"1..1000000" default:"65000" litespeed:"2000" doc:"client connections of all listeners"`
+	ConnTimeout       time.Duration `conf:"connTimeout" unit:"s" range:"1..1000000" default:"60" litespeed:"30" doc:"a head or a handshake in all; no progress of a body or response"`
+	KeepAliveTimeout  time.Duration `conf:"keepAliveTimeout" unit:"s" range:"0..10000" default:"5" litespeed:"15" doc:"idle time between requests; 0: no keep-alive"`
+	MaxKeepAliveReq   int           `conf:"maxKeepAliveReq" range:"0..32767" default:"1000" litespeed:"100" doc:"requests of a connection"`
 	MaxReqURLLen      int           `conf:"maxReqURLLen" unit:"size" range:"100..65530" default:"8192" doc:"longest request target; over it 414"`
-	MaxReqHeaderSize  int           `conf:"maxReqHeaderSize" unit:"size" range:"1024..131072" default:"16380" doc:"largest request head; over it 431"`
+	MaxReqHeaderSize  int           `conf:"maxReqHeaderSize" unit:"size" range:"1024..131072" default:"16380" litespeed:"32768" doc:"largest request head; over it 431"`
 	MaxReqBodySize    int64         `conf:"maxReqBodySize" unit:"size" range:"1M.." default:"2047M" doc:"largest request body; over it 413"`
 	FileETag          int           `conf:"fileETag" range:"0..28" default:"28" doc:"parts of a file's ETag: 4 inode, 8 time, 16 size"`
-	MaxSSLConnections int           `conf:"maxSSLConnections" range:"0..1000000" default:"0" as:"noeffect" doc:"TLS connections; maxConnections bounds all"`
+	MaxSSLConnections int           `conf:"maxSSLConnections" range:"0..1000000" default:"0" as:"noeffect" why:"conns" doc:"TLS connections; maxConnections bounds all"`
 
 	MaxInFlightReqs         int           `conf:"maxInFlightReqs" range:"1..1000000" default:"2048" as:"honoured,strict" doc:"requests served at once; more wait, then 503"`
 	TotalReqBufSize         int64         `conf:"totalReqBufSize" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"bytes of buffered request bodies in the process; read at start, a reload does not change it"`
@@ -36,16 +36,16 @@ type Tuning struct {
 	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"later,strict" doc:"life of tunnels whose route a reload changed"`
 	FcgiHandlerAlias     bool          `conf:"fcgiHandlerAlias" default:"1" as:"later,strict" doc:"script handlers of type fcgi reach FastCGI"`
 
-	MaxDynRespHeaderSize int      `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" doc:"largest head of an application's answer"`
+	MaxDynRespHeaderSize int      `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" litespeed:"32768" doc:"largest head of an application's answer"`
 	MaxDynRespSize       int64    `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
-	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" doc:"largest file kept in memory; at most 64K is used, larger files are kept open"`
-	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" doc:"all files kept in memory; at most 1G is used"`
+	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" litespeed:"4096" doc:"largest file kept in memory; at most 64K is used, larger files are kept open"`
+	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" litespeed:"20M" doc:"all files kept in memory; at most 1G is used"`
 	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later,minor" doc:"largest mapped file"`
-	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" doc:"all mapped files"`
+	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" litespeed:"20M" doc:"all mapped files"`
 	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip"`
-	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later,minor" doc:"gzip of application answers"`
-	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" doc:"gzip level"`
-	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" doc:"brotli level of application answers; 0 off"`
+	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later,minor" litespeed:"0" doc:"gzip of application answers"`
+	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" litespeed:"4" doc:"gzip level"`
+	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" litespeed:"0" doc:"brotli level of application answers; 0 off"`
 	BrCompressLevel      int      `conf:"brCompressLevel" range:"0..11" default:"5" as:"later,minor" doc:"brotli level"`
 	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd"`
 	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
@@ -58,12 +58,12 @@ type Tuning struct {
 	SndBufSize           int64    `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"send buffer of a socket; 0: the system's"`
 	RcvBufSize           int64    `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"receive buffer of a socket; 0: the system's"`
 
-	_ struct{} `conf:"smartKeepAlive" as:"obsolete" doc:"keep-alive for images only"`
-	_ struct{} `conf:"eventDispatcher" as:"obsolete" doc:"event system"`
-	_ struct{} `conf:"SSLCryptoDevice" as:"obsolete" doc:"TLS hardware"`
-	_ struct{} `conf:"useSendfile" as:"noeffect,minor" default:"1" doc:"sendfile is always used"`
-	_ struct{} `conf:"useAIO" as:"noeffect,minor" default:"0" doc:"asynchronous reads"`
-	_ struct{} `conf:"AIOBlockSize" as:"obsolete" doc:"asynchronous reads"`
+	_ struct{} `conf:"smartKeepAlive" as:"obsolete" why:"leftover" doc:"keep-alive for images only"`
+	_ struct{} `conf:"eventDispatcher" as:"obsolete" why:"leftover" doc:"event system"`
+	_ struct{} `conf:"SSLCryptoDevice" as:"obsolete" why:"tls" doc:"TLS hardware"`
+	_ struct{} `conf:"useSendfile" as:"noeffect,minor" why:"always" default:"1" doc:"sendfile is always used"`
+	_ struct{} `conf:"useAIO" as:"noeffect,minor" why:"files" default:"0" doc:"asynchronous reads"`
+	_ struct{} `conf:"AIOBlockSize" as:"obsolete" why:"files" doc:"asynchronous reads"`
 	_ struct{} `conf:"gzipAutoUpdateStatic" default:"0" as:"later,minor" doc:"compressed copies of files"`
 	_ struct{} `conf:"gzipStaticCompressLevel" as:"later,minor" default:"6" doc:"compressed copies of files"`
 	_ struct{} `conf:"gzipCacheDir" as:"later,minor" doc:"compressed copies of files"`
@@ -72,29 +72,29 @@ type Tuning struct {
 	_ struct{} `conf:"brStaticCompressLevel" as:"later,minor" default:"6" doc:"compressed copies of files"`
 	_ struct{} `conf:"enableDynBrCompress" as:"later,minor" default:"1" doc:"brotli of application answers"`
 	_ struct{} `conf:"enableDynZstdCompress" as:"later,minor" default:"1" doc:"zstd of application answers"`
-	_ struct{} `conf:"shmDefaultDir" as:"noeffect,minor" doc:"shared memory"`
-	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" doc:"directory in memory"`
-	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" doc:"Secure on cookies"`
-	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" doc:"reverse lookup of robots"`
-	_ struct{} `conf:"throttleLimit" as:"obsolete" doc:"older name of a bandwidth limit"`
-	_ struct{} `conf:"sslStrongDhKey" as:"obsolete" doc:"DH key size"`
-	_ struct{} `conf:"sslEnableMultiCerts" default:"0" as:"noeffect,minor" doc:"RSA and ECC pair"`
-	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" default:"1" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect,minor" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect,minor" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"shmDefaultDir" as:"noeffect,minor" why:"files" doc:"shared memory"`
+	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" why:"files" doc:"directory in memory"`
+	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" why:"cookies" doc:"Secure on cookies"`
+	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" why:"robots" doc:"reverse lookup of robots"`
+	_ struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
+	_ struct{} `conf:"sslStrongDhKey" as:"obsolete" why:"tls" doc:"DH key size"`
+	_ struct{} `conf:"sslEnableMultiCerts" default:"0" as:"noeffect,minor" why:"tls" doc:"RSA and ECC pair"`
+	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" why:"tls" default:"1" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect,minor" why:"tls" doc:"server-side TLS sessions"`
+	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect,minor" why:"tls" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
 	_ struct{} `conf:"sslSessionTicketLifetime" as:"later,minor" default:"3600" doc:"TLS session tickets"`
 	_ struct{} `conf:"sslSessionTicketKeyFile" as:"later,minor" doc:"TLS session tickets"`
-	_ struct{} `conf:"sslOcspProxy" as:"noeffect,minor" doc:"proxy for OCSP"`
+	_ struct{} `conf:"sslOcspProxy" as:"noeffect,minor" why:"ocsp" doc:"proxy for OCSP"`
 	_ struct{} `conf:"sslDefaultCAFile" as:"later" doc:"CA bundle"`
 	_ struct{} `conf:"sslDefaultCAPath" as:"later" doc:"CA bundle"`
-	_ struct{} `conf:"quicShmDir" as:"noeffect,minor" doc:"QUIC shared memory"`
-	_ struct{} `conf:"quicVersions" as:"noeffect,minor" doc:"QUIC versions"`
-	_ struct{} `conf:"quicCongestionCtrl" as:"noeffect,minor" default:"0" doc:"QUIC congestion control"`
-	_ struct{} `conf:"quicCfcw" as:"noeffect,minor" doc:"QUIC connection window"`
-	_ struct{} `conf:"quicMaxCfcw" as:"noeffect,minor" doc:"QUIC connection window"`
-	_ struct{} `conf:"quicSfcw" as:"noeffect,minor" doc:"QUIC stream window"`
-	_ struct{} `conf:"quicMaxSfcw" as:"noeffect,minor" doc:"QUIC stream window"`
+	_ struct{} `conf:"quicShmDir" as:"noeffect,minor" why:"tls" doc:"QUIC shared memory"`
+	_ struct{} `conf:"quicVersions" as:"noeffect,minor" why:"tls" doc:"QUIC versions"`
+	_ struct{} `conf:"quicCongestionCtrl" as:"noeffect,minor" why:"tls" default:"0" doc:"QUIC congestion control"`
+	_ struct{} `conf:"quicCfcw" as:"noeffect,minor" why:"tls" doc:"QUIC connection window"`
+	_ struct{} `conf:"quicMaxCfcw" as:"noeffect,minor" why:"tls" doc:"QUIC connection window"`
+	_ struct{} `conf:"quicSfcw" as:"noeffect,minor" why:"tls" doc:"QUIC stream window"`
+	_ struct{} `conf:"quicMaxSfcw" as:"noeffect,minor" why:"tls" doc:"QUIC stream window"`
 	_ struct{} `conf:"quicMaxStreams" as:"later,minor" default:"500" doc:"QUIC streams"`
 	_ struct{} `conf:"quicHandshakeTimeout" as:"later,minor" default:"10" doc:"QUIC handshake"`
 	_ struct{} `conf:"quicIdleTimeout" as:"later,minor" default:"30" doc:"QUIC idle time"`

@@ -32,28 +32,28 @@ type VHost struct {
 	ErrorPages     []*ErrorPage     `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
 	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
 
-	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" doc:"geo lookup"`
-	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" doc:"control groups of started applications"`
-	_ struct{} `conf:"setUIDMode" default:"0" as:"noeffect,minor" doc:"identity of started applications"`
-	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect,minor" doc:"chroot of started applications"`
-	_ struct{} `conf:"chrootPath" as:"noeffect,minor" doc:"chroot of started applications"`
-	_ struct{} `conf:"suexecUser" as:"noeffect,minor" doc:"identity of started applications"`
-	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" doc:"identity of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" doc:"namespaces of started applications"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" doc:"sandbox of started applications"`
-	_ struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" doc:"module parameters by URL"`
-	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" doc:"Apache directives"`
-	_ struct{} `conf:"frontPage" unit:"block" as:"obsolete" doc:"FrontPage extensions"`
-	_ struct{} `conf:"awstats" unit:"block" as:"obsolete" doc:"AWStats"`
-	_ struct{} `conf:"aspnet" unit:"block" as:"obsolete" doc:"ASP.NET"`
-	_ struct{} `conf:"mono" unit:"block" as:"obsolete" doc:"ASP.NET"`
-	_ struct{} `conf:"general" unit:"block" as:"obsolete" doc:"ancient wrapper"`
-	_ struct{} `conf:"enableContextAC" as:"obsolete" doc:"ancient switch"`
-	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" gate:"enabled" doc:"PageSpeed"`
-	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" gate:"enabled" doc:"ModSecurity"`
-	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" gate:"enabled" doc:"captcha"`
-	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" doc:"WordPress login guard"`
-	_ struct{} `conf:"wpProtectLimit" as:"noeffect" doc:"WordPress login guard"`
+	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
+	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" why:"starts" doc:"control groups of started applications"`
+	_ struct{} `conf:"setUIDMode" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
+	_ struct{} `conf:"chrootPath" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
+	_ struct{} `conf:"suexecUser" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
+	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
+	_ struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" why:"module" doc:"module parameters by URL"`
+	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" why:"apache" doc:"Apache directives"`
+	_ struct{} `conf:"frontPage" unit:"block" as:"obsolete" why:"leftover" doc:"FrontPage extensions"`
+	_ struct{} `conf:"awstats" unit:"block" as:"obsolete" why:"leftover" doc:"AWStats"`
+	_ struct{} `conf:"aspnet" unit:"block" as:"obsolete" why:"leftover" doc:"ASP.NET"`
+	_ struct{} `conf:"mono" unit:"block" as:"obsolete" why:"leftover" doc:"ASP.NET"`
+	_ struct{} `conf:"general" unit:"block" as:"obsolete" why:"leftover" doc:"ancient wrapper"`
+	_ struct{} `conf:"enableContextAC" as:"obsolete" why:"leftover" doc:"ancient switch"`
+	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"PageSpeed"`
+	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"ModSecurity"`
+	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
+	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
+	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
 }
 
 // HtAccess is the switches of per-directory files. A host's replaces the
@@ -77,8 +77,8 @@ type Index struct {
 type ServerRewrite struct {
 	Block
 	AutoLoadHtaccess bool     `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
-	_                struct{} `conf:"enable" as:"obsolete" doc:"each host has its own"`
-	_                struct{} `conf:"logLevel" as:"noeffect,minor" default:"0" doc:"tracing of rules"`
+	_                struct{} `conf:"enable" as:"obsolete" why:"hosts" doc:"each host has its own"`
+	_                struct{} `conf:"logLevel" as:"noeffect,minor" why:"debug" default:"0" doc:"tracing of rules"`
 }
 
 // Rewrite is the rewrite block of a host or context.
@@ -90,7 +90,7 @@ type Rewrite struct {
 	AutoLoadHtaccess  bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files"`
 	LogLevel          int           `conf:"logLevel" range:"0..9" default:"0" doc:"tracing of rules"`
 	Maps              []*RewriteMap `conf:"map" doc:"lookup tables"`
-	Rules             string        `conf:"rules" unit:"text" doc:"Apache syntax"`
+	Rules             string        `conf:"rules" unit:"text" changed:"a [P] target counts behind proxy contexts, a bad one is 502; more than 10 passes are 500" doc:"Apache syntax"`
 	AllowDynamicProxy bool          `conf:"allowDynamicProxy" default:"0" as:"honoured,strict" doc:"[P] may build its host from the request"`
 	AllowAdHocProxy   bool          `conf:"allowAdHocProxy" default:"0" as:"honoured,strict" doc:"[P] may name a host that is no processor"`
 }
@@ -100,7 +100,7 @@ type RewriteMap struct {
 	Block
 	Name     string   `conf:"name" required:"1" doc:"name"`
 	Location string   `conf:"location" expand:"1" doc:"txt:FILE, rnd:FILE, int:toupper, int:tolower, int:escape, int:unescape"`
-	_        struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_        struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 
 // Expires is expiry of static answers.
@@ -116,7 +116,7 @@ type ErrorPage struct {
 	Block
 	ErrCode string   `conf:"errCode" doc:"status codes"`
 	URL     string   `conf:"url" doc:"local path, or URL"`
-	_       struct{} `conf:"note" as:"obsolete" doc:"remark"`
+	_       struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 
 // Cache is the page cache of the server or a host.
@@ -148,11 +148,11 @@ type CachePolicy struct {
 	CheckPrivateCache      bool     `conf:"checkPrivateCache" default:"1" doc:"look up private objects"`
 	EnablePublicCache      bool     `conf:"enablePublicCache" default:"1" doc:"alias of checkPublicCache"`
 	RespectCacheable       bool     `conf:"respectCacheable" default:"0" doc:"obey Cache-Control of the response"`
-	MaxCacheObjSize        int64    `conf:"maxCacheObjSize" unit:"size" range:"1K..100M" default:"100M" doc:"largest object"`
+	MaxCacheObjSize        int64    `conf:"maxCacheObjSize" unit:"size" range:"1K..100M" default:"100M" litespeed:"10000000" doc:"largest object"`
 	MaxStaleAge            int      `conf:"maxStaleAge" unit:"s" range:"0.." default:"200" doc:"life of a stale object while it is refreshed"`
 	CacheKeyMod            string   `conf:"cacheKeyMod" unit:"text" doc:"query parameters left out of the key"`
-	ExpireInSeconds        int      `conf:"expireInSeconds" unit:"s" range:"0.." default:"900" doc:"life of an object"`
-	PrivateExpireInSeconds int      `conf:"privateExpireInSeconds" unit:"s" range:"0.." default:"0" doc:"life of a private object"`
+	ExpireInSeconds        int      `conf:"expireInSeconds" unit:"s" range:"0.." default:"900" litespeed:"3600" doc:"life of an object"`
+	PrivateExpireInSeconds int      `conf:"privateExpireInSeconds" unit:"s" range:"0.." default:"0" litespeed:"3600" doc:"life of a private object"`
 	_                      struct{} `conf:"enablePostCache" doc:"store answers to POST"`
 	_                      struct{} `conf:"microCache5xx" doc:"store errors"`
 	_                      struct{} `conf:"qsCache" doc:"requests with a query"`

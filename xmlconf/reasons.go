@@ -1,0 +1,42 @@
+package xmlconf
+
+// A reason says why an element has no effect, and what may go wrong for who
+// relied on it; risk is "" where nothing can.
+type reason struct{ why, risk string }
+
+// reasons are the words of the tag why.
+var reasons = map[string]reason{
+	"always":   {"httpjet always does so", ""},
+	"apache":   {"httpjet reads no Apache configuration", "hosts, redirects and denies that stand in it are missing"},
+	"appdir":   {"the declaration's file is the only place of settings", "what stands only here is missing"},
+	"appserv":  {"httpjet starts no application, so contexts of type appserver answer 503", "the application is unreachable until it runs behind a proxy or fcgi processor"},
+	"body":     {"request bodies are passed on as they come", "an application that expects the fields of a parsed upload finds the body instead"},
+	"bytes":    {"httpjet writes no bandwidth log", "accounting that reads the file finds no more lines"},
+	"chroot":   {"httpjet does not change its root directory", "use RootDirectory= or ProtectSystem= in the systemd unit"},
+	"conns":    {"maxConnections bounds all connections", "TLS clients may use all of them"},
+	"context":  {"compression is decided by server and virtual host", "the context is compressed as its virtual host is"},
+	"cookies":  {"httpjet changes no cookies", "cookies go out without Secure unless the application sets it"},
+	"crl":      {"revocation lists are not read", "a client certificate that was revoked is taken for a good one"},
+	"debug":    {"the error log has one level of debugging", ""},
+	"doc":      {"", ""}, // the element's own sentence says it
+	"files":    {"files are read by the Go runtime", ""},
+	"geo":      {"httpjet reads no geo database", "rules and applications that use GEOIP_ variables find none"},
+	"hosts":    {"each virtual host has its own switch", ""},
+	"ldap":     {"realms of this kind are not implemented", "contexts that name the realm answer 503"},
+	"leftover": {"left from old versions of LiteSpeed", ""},
+	"listener": {"the listener decides the versions", ""},
+	"logger":   {"httpjet starts no logger", "lines do not reach the program: let it read the file"},
+	"module":   {"httpjet has no such filter", "what it blocked reaches the applications: block it in front of httpjet, or there"},
+	"ocsp":     {"OCSP stapling is not implemented", "clients refuse a certificate that demands a stapled answer"},
+	"process":  {"httpjet is one process", ""},
+	"remark":   {"a remark for people", ""},
+	"reports":  {"httpjet writes no report files", "what reads them has to read /metrics"},
+	"restart":  {"a reload ends no connection", ""},
+	"robots":   {"no robot is looked up", ""},
+	"stalled":  {"httpjet does not restart itself", ""},
+	"starts":   {"httpjet starts no application", "limits and identities of a program have to be set where it is started, as in its systemd unit"},
+	"throttle": {"an older name that LiteSpeed no longer reads", "no limit holds"},
+	"tls":      {"the TLS of Go chooses by itself", ""},
+	"update":   {"httpjet does not update itself", ""},
+	"webadmin": {"httpjet has no WebAdmin console", ""},
+}
