@@ -58,6 +58,8 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	}
 	b.buildListeners()
 	b.buildRoutes()
+	b.reportPlainMaps()
+	b.reportProbes()
 	b.buildProbes()
 	return b.g
 }

@@ -49,6 +49,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	b.buildScripts(ho)
 	b.buildContexts(ho)
 	b.buildSockets(ho)
+	b.reportShadowed(ho)
 }
 
 // closeVHost closes a host for restrictions that nothing honours yet (R-SAFE-1).
