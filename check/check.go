@@ -19,20 +19,28 @@ import (
 	"httpjet/xmlconf"
 )
 
-// Exit codes of R-CHECK-2; 2 is a bad command line.
+// Exit codes of R-CHECK-2.
 const (
 	OK     = 0
 	Failed = 1
+	Usage  = 2 // bad command line: also a baseline that cannot be read
 )
 
 // Options say what is checked and how it is told.
 type Options struct {
-	Root    string // server root
-	File    string // one server, vhost or template file instead; "": the tree below Root
-	Strict  bool   // ERROR findings fail
-	JSON    bool   // machine-readable output
-	Version string
+	Root          string // server root
+	File          string // one server, vhost or template file instead; "": the tree below Root
+	Strict        bool   // ERROR findings fail
+	FailOn        string // error, warn or info: findings of this severity and worse fail; "": none do
+	Format        string // text, json or sarif; "": text
+	Baseline      string // file of findings that are known: they are neither told nor counted
+	WriteBaseline string // file that gets the findings of this check as known ones
+	Version       string
+	Stderr        io.Writer // for what is no report; nil: discarded
 }
+
+// Formats are what Options.Format may be.
+var Formats = []string{"text", "json", "sarif"}
 
 // Report is what a check found. Its JSON names are stable (R-CHECK-3).
 type Report struct {
@@ -41,6 +49,7 @@ type Report struct {
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Summary     *Summary  `json:"summary,omitempty"`
 	Findings    []Finding `json:"findings"`
+	Known       int       `json:"known,omitempty"` // findings of the baseline, which are left out
 	OK          bool      `json:"ok"`
 }
 
@@ -48,16 +57,24 @@ type Report struct {
 type Finding struct {
 	Code     string `json:"code"`
 	Severity string `json:"severity"`
-	File     string `json:"file,omitempty"`
-	Line     int    `json:"line,omitempty"`
-	Column   int    `json:"column,omitempty"`
-	Element  string `json:"element,omitempty"`
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Element  string `json:"element"`
 	Message  string `json:"message"`
-	Hint     string `json:"hint,omitempty"`
+	Hint     string `json:"hint"`
 }
 
 // Run checks and writes the report to out. It returns the exit code.
 func Run(o Options, out io.Writer) int {
+	var known baseline
+	if o.Baseline != "" {
+		var err error
+		if known, err = readBaseline(o.Baseline); err != nil {
+			o.complain("baseline: %v", err)
+			return Usage
+		}
+	}
 	fs := &xmlconf.Findings{}
 	r := Report{Root: o.Root}
 	if abs, err := filepath.Abs(o.Root); err == nil {
@@ -69,29 +86,72 @@ func Run(o Options, out io.Writer) int {
 	} else if cfg := xmlconf.LoadServer(o.Root, fs); cfg != nil {
 		buildTree(cfg, &r, o, fs)
 	}
-	code := OK
-	if fs.Failed() || o.Strict && fs.Count(xmlconf.Error) > 0 {
-		code = Failed
+	r.Findings = told(fs.All())
+	if o.WriteBaseline != "" {
+		if err := writeBaseline(o.WriteBaseline, r.Findings); err != nil {
+			o.complain("baseline: %v", err)
+			return Usage
+		}
 	}
-	r.OK = code == OK
-	// The worst comes first: real trees have dozens of warnings around one error.
-	all := fs.All()
+	r.Findings, r.Known = known.without(r.Findings)
+	r.OK = !fs.Failed() && !fails(r.Findings, o)
+	if err := r.write(out, o); err != nil {
+		return Failed
+	}
+	if !r.OK {
+		return Failed
+	}
+	return OK
+}
+
+// complain tells why there is no report.
+func (o Options) complain(format string, args ...any) {
+	if o.Stderr != nil {
+		fmt.Fprintf(o.Stderr, "httpjet: "+format+"\n", args...)
+	}
+}
+
+// told puts findings in order for people: the worst first, since real trees have
+// dozens of warnings around one error.
+func told(all []xmlconf.Finding) []Finding {
 	slices.SortStableFunc(all, func(a, b xmlconf.Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	r.Findings = make([]Finding, 0, len(all))
+	out := make([]Finding, 0, len(all))
 	for _, f := range all {
-		r.Findings = append(r.Findings, Finding{f.Code, f.Severity.String(), f.File, f.Line, f.Column, f.Element, f.Message, f.Hint})
+		out = append(out, Finding{f.Code, f.Severity.String(), f.File, f.Line, f.Column, f.Element, f.Message, f.Hint})
 	}
-	if o.JSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		enc.Encode(r)
-		return code
+	return out
+}
+
+// severities are the names of severities, the least first.
+var severities = []string{"info", "warn", "error"}
+
+// fails reports whether a finding is as bad as what may not be there.
+func fails(all []Finding, o Options) bool {
+	limit := slices.Index(severities, o.FailOn)
+	if o.Strict && limit < 0 {
+		limit = slices.Index(severities, "error")
 	}
-	r.writeText(out, all)
-	return code
+	return limit >= 0 && slices.ContainsFunc(all, func(f Finding) bool { return slices.Index(severities, f.Severity) >= limit })
+}
+
+func (r *Report) write(out io.Writer, o Options) error {
+	switch o.Format {
+	case "json":
+		return writeJSON(out, r)
+	case "sarif":
+		return writeJSON(out, r.sarif(o.Version))
+	}
+	r.writeText(out)
+	return nil
+}
+
+func writeJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }
 
 // buildTree resolves the tree as the server would, and gives everything back.

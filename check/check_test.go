@@ -56,7 +56,7 @@ func TestFindings(t *testing.T) {
 			}
 			dir := unpack(t, a)
 			var out strings.Builder
-			Run(Options{Root: dir}, &out)
+			Run(options(dir, a), &out)
 			got := findings(strings.ReplaceAll(out.String(), dir, "$ROOT"))
 			if got == want {
 				return
@@ -70,6 +70,17 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// options are for a whole tree, or for the file that the archive's text names
+// in a line "file: NAME".
+func options(dir string, a *txtar.Archive) Options {
+	for line := range strings.Lines(string(a.Comment)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "file: "); ok {
+			return Options{File: filepath.Join(dir, name)}
+		}
+	}
+	return Options{Root: dir}
 }
 
 // findings is the part of a report behind its summary.
@@ -112,7 +123,7 @@ func TestFingerprint(t *testing.T) {
 	report := func(text string) Report {
 		t.Helper()
 		var out bytes.Buffer
-		Run(Options{Root: unpack(t, txtar.Parse([]byte(text))), JSON: true}, &out)
+		Run(Options{Root: unpack(t, txtar.Parse([]byte(text))), Format: "json"}, &out)
 		var r Report
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatal(err)
@@ -139,7 +150,7 @@ func TestFingerprint(t *testing.T) {
 func TestJSON(t *testing.T) {
 	dir := unpack(t, txtar.Parse([]byte(tree)))
 	var out bytes.Buffer
-	if code := Run(Options{Root: dir, JSON: true, Strict: true}, &out); code != Failed {
+	if code := Run(Options{Root: dir, Format: "json", Strict: true}, &out); code != Failed {
 		t.Errorf("code %d", code)
 	}
 	var r struct {
@@ -201,7 +212,7 @@ func TestJSON(t *testing.T) {
 func TestJSONOfNothing(t *testing.T) {
 	var out bytes.Buffer
 	dir := unpack(t, txtar.Parse([]byte("-- conf/httpd_config.xml --\n<httpServerConfig/>\n")))
-	Run(Options{Root: dir, JSON: true}, &out)
+	Run(Options{Root: dir, Format: "json"}, &out)
 	if strings.Contains(out.String(), "null") {
 		t.Errorf("report holds null:\n%s", &out)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,12 +68,8 @@ func Explain(o Options, q Question, out io.Writer) (code int, err error) {
 	if err != nil {
 		return Failed, err
 	}
-	if o.JSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		enc.Encode(d)
-		return OK, nil
+	if o.Format == "json" {
+		return OK, writeJSON(out, d)
 	}
 	d.writeText(out)
 	return OK, nil

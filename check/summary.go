@@ -87,7 +87,7 @@ func (s *Summary) addProcessors(scope string, list []*xmlconf.ExtProcessor) {
 	}
 }
 
-func (r *Report) writeText(w io.Writer, all []xmlconf.Finding) {
+func (r *Report) writeText(w io.Writer) {
 	fmt.Fprintf(w, "root: %s\n", r.Root)
 	if s := r.Summary; s != nil {
 		fmt.Fprintf(w, "server name: %s\n", s.ServerName)
@@ -124,23 +124,31 @@ func (r *Report) writeText(w io.Writer, all []xmlconf.Finding) {
 		}
 		fmt.Fprintf(w, "vhost-map-fingerprint: %s\n", r.Fingerprint)
 	}
-	counts := map[xmlconf.Severity]int{}
-	for _, f := range all {
+	counts := map[string]int{}
+	for _, f := range r.Findings {
 		counts[f.Severity]++
-		level := [...]string{xmlconf.Info: "INFO ", xmlconf.Warn: "WARN ", xmlconf.Error: "ERROR"}[f.Severity]
-		fmt.Fprintf(w, "  lint %s: [%s] ", level, f.Code)
-		if f.File != "" {
-			fmt.Fprintf(w, "%s: ", f.Pos)
-		}
-		io.WriteString(w, f.Message)
-		if f.Hint != "" {
-			fmt.Fprintf(w, " (%s)", f.Hint)
-		}
-		io.WriteString(w, "\n")
+		fmt.Fprintln(w, "  "+f.lint())
 	}
 	verdict := "ok"
 	if !r.OK {
 		verdict = "failed"
 	}
-	fmt.Fprintf(w, "%s: %d errors, %d warnings, %d remarks\n", verdict, counts[xmlconf.Error], counts[xmlconf.Warn], counts[xmlconf.Info])
+	known := ""
+	if r.Known > 0 {
+		known = fmt.Sprintf(", %d known", r.Known)
+	}
+	fmt.Fprintf(w, "%s: %d errors, %d warnings, %d remarks%s\n", verdict, counts["error"], counts["warn"], counts["info"], known)
+}
+
+// lint is one line for people.
+func (f Finding) lint() string {
+	line := fmt.Sprintf("lint %-5s: [%s] ", strings.ToUpper(f.Severity), f.Code)
+	if f.File != "" {
+		line += fmt.Sprintf("%s:%d:%d: ", f.File, f.Line, f.Column)
+	}
+	line += f.Message
+	if f.Hint != "" {
+		line += " (" + f.Hint + ")"
+	}
+	return line
 }
