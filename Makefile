@@ -46,7 +46,7 @@ interop-ci: build
 	$(GO) run ./interop ci
 
 docs: ## regenerate the documents that are compared in tests
-	$(GO) test ./xmlconf ./metrics -run Docs -update
+	$(GO) test ./xmlconf ./metrics ./check -run Docs -update
 
 clean:
 	rm -rf bin dist

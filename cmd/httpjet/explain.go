@@ -47,7 +47,7 @@ func explainCmd(dir *string) *cobra.Command {
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format %q is unknown: use text or json", format)
 			}
-			_, err := check.Explain(check.Options{Root: *dir, JSON: format == "json", Version: server.Version}, q, os.Stdout)
+			_, err := check.Explain(check.Options{Root: *dir, Format: format, Version: server.Version}, q, os.Stdout)
 			if err != nil {
 				return failure{err}
 			}

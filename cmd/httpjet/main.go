@@ -62,45 +62,8 @@ func root() *cobra.Command {
 			return runCheck(check.Options{Root: dir})
 		},
 	}
-	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml")
-	cmd.AddCommand(checkCmd(&dir), explainCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), versionCmd())
-	return cmd
-}
-
-func runCheck(o check.Options) error {
-	o.Version = server.Version
-	if code := check.Run(o, os.Stdout); code != check.OK {
-		return exit(code)
-	}
-	return nil
-}
-
-func checkCmd(dir *string) *cobra.Command {
-	o := check.Options{}
-	format := "text"
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Say what a configuration means, line by line, without serving it",
-		Long: "Loads and builds the tree exactly as serve does and starts nothing. With --file one\n" +
-			"file is read by itself; what needs the rest of the tree, such as names of listeners\n" +
-			"and applications, is not looked at.\n\n" +
-			"Exit code 0: it loads; 1: it does not, or --strict found an ERROR; 2: bad command line.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch format {
-			case "text":
-			case "json":
-				o.JSON = true
-			default:
-				return fmt.Errorf("--format %q is unknown: use text or json", format)
-			}
-			o.Root = *dir
-			return runCheck(o)
-		},
-	}
-	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit 1 if there is a finding of level ERROR")
-	cmd.Flags().StringVar(&format, "format", "text", "text or json")
-	cmd.Flags().StringVar(&o.File, "file", "", "check one server, virtual host or template file by itself, instead of a tree")
+	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
+	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), versionCmd())
 	return cmd
 }
 
