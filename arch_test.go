@@ -42,7 +42,7 @@ var census = []string{
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"fastcgi.pumpStdin",
 	"probes.run", "probes.probe",
-	"front.accept", "front.serveConn", "front.watchClient", "front.watchParked", "front.giveBack",
+	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",
 	"server.watchSignals", "server.watchFiles", "server.expireIdle",
 	"status.serve",
 	"wsrelay.copyUp",

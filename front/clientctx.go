@@ -8,20 +8,18 @@ import (
 
 // clientCtx is a context.Context: that of one exchange, done when the client is gone, when
 // the connection is cut, or when the exchange has ended. It costs nothing until
-// somebody waits for it: only then, and only once the request body has been read,
-// a goroutine watches the socket. While the body is being read its reader notices
-// the end. h1conn joins the watch before it reads the next head.
+// somebody waits for it: only then the Server's watcher is told, and only if the
+// exchange takes long the kernel.
 type clientCtx struct {
 	c *h1conn
 
-	mu       sync.Mutex
-	done     chan struct{}
-	err      error
-	after    map[*func()]struct{} // run, each on its own, when it is done
-	wanted   bool                 // somebody waits
-	bodyRead bool
-	watching chan struct{} // closed when the watch has ended; nil if none was started
-	ended    bool
+	mu     sync.Mutex
+	done   chan struct{}
+	err    error
+	after  map[*func()]struct{} // run, each on its own, when it is done
+	wanted bool                 // somebody waits
+	watch  *clientWatch         // nil: none, or not yet
+	quiet  bool                 // no watch any more
 }
 
 // Deadline returns none: who needs one derives a context.
@@ -40,22 +38,26 @@ func (x *clientCtx) Err() error {
 // Done starts the watch.
 func (x *clientCtx) Done() <-chan struct{} {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	if x.done == nil {
 		x.done = make(chan struct{})
 		if x.err != nil {
 			close(x.done)
 		}
 	}
-	x.want()
-	return x.done
+	done := x.done
+	began, first := x.want()
+	x.mu.Unlock()
+	if first {
+		x.begin(began)
+	}
+	return done
 }
 
 // AfterFunc lets package context derive from x without a goroutine.
 func (x *clientCtx) AfterFunc(f func()) (stop func() bool) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	if x.err != nil {
+		x.mu.Unlock()
 		context.AfterFunc(doneCtx, f)
 		return func() bool { return false }
 	}
@@ -64,7 +66,11 @@ func (x *clientCtx) AfterFunc(f func()) (stop func() bool) {
 	}
 	key := &f
 	x.after[key] = struct{}{}
-	x.want()
+	began, first := x.want()
+	x.mu.Unlock()
+	if first {
+		x.begin(began)
+	}
 	return func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -74,6 +80,58 @@ func (x *clientCtx) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
+// want reports whether now somebody waits for the first time, and when the exchange
+// began. x.mu is held: no exchange ends meanwhile.
+func (x *clientCtx) want() (began time.Time, first bool) {
+	if x.wanted || x.err != nil || x.c.sock.raw == nil {
+		return began, false
+	}
+	x.wanted = true
+	return x.c.now, true
+}
+
+// begin begins the watch of an exchange that began then.
+func (x *clientCtx) begin(began time.Time) {
+	w := x.c.srv.watch()
+	if w == nil {
+		return
+	}
+	h := &clientWatch{x: x, w: w}
+	h.Owner, h.HangUp, h.Until = h, true, began.Add(watchAfter)
+	x.mu.Lock()
+	x.watch = h
+	x.mu.Unlock()
+	if !x.unwatched() {
+		h.begin()
+	}
+}
+
+// unwatched reports whether the client is watched no more.
+func (x *clientCtx) unwatched() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.err != nil || x.quiet
+}
+
+// unwatch ends the watch, or does not let one begin.
+func (x *clientCtx) unwatch() {
+	x.mu.Lock()
+	x.quiet = true
+	h := x.watch
+	x.mu.Unlock()
+	if h != nil {
+		h.w.Remove(&h.Watch)
+	}
+}
+
+// end makes the context done and ends the watch. It reports whether the client was
+// gone before.
+func (x *clientCtx) end() (gone bool) {
+	gone = !x.cancel()
+	x.unwatch()
+	return gone
+}
+
 // doneCtx runs a function on a goroutine of its own, as AfterFunc must.
 var doneCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,55 +139,13 @@ var doneCtx = func() context.Context {
 	return ctx
 }()
 
-// want starts the watch if there is a reason and a way. x.mu is held.
-func (x *clientCtx) want() {
-	x.wanted = true
-	if x.bodyRead && !x.ended && x.err == nil && x.watching == nil && x.c.sock.raw != nil {
-		x.watching = make(chan struct{})
-		go watchClient(x, x.watching)
-	}
-}
-
-// watchClient waits on the socket for the client's end. Only stopWatch ends it
-// before: a read deadline of the head, or one that stopped a reader of the body,
-// may pass meanwhile and says nothing about the client.
-func watchClient(x *clientCtx, ended chan struct{}) {
-	defer close(ended)
-	for x.watchOn() {
-		if x.c.sock.watch() {
-			x.cancel()
-			return
-		}
-	}
-}
-
-// watchOn clears the read deadline unless the watch is to end. Under x.mu it
-// cannot clear the one by which stopWatch wakes the watch.
-func (x *clientCtx) watchOn() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.ended {
-		x.c.sock.SetReadDeadline(time.Time{})
-	}
-	return !x.ended
-}
-
-// bodyDone tells that nothing reads the socket any more.
-func (x *clientCtx) bodyDone() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.bodyRead = true
-	if x.wanted {
-		x.want()
-	}
-}
-
-// cancel makes the context done. It may be called more than once, by anybody.
-func (x *clientCtx) cancel() {
+// cancel makes the context done and reports whether it was not before. It may be
+// called more than once, by anybody.
+func (x *clientCtx) cancel() bool {
 	x.mu.Lock()
 	if x.err != nil {
 		x.mu.Unlock()
-		return
+		return false
 	}
 	x.err = context.Canceled
 	if x.done != nil {
@@ -141,20 +157,5 @@ func (x *clientCtx) cancel() {
 	for f := range after {
 		context.AfterFunc(doneCtx, *f)
 	}
-}
-
-// stopWatch joins the watch and reports whether it had been started: then the
-// read deadline of the socket lies in the past.
-func (x *clientCtx) stopWatch() bool {
-	x.mu.Lock()
-	x.ended = true
-	watching := x.watching
-	if watching == nil {
-		x.mu.Unlock()
-		return false
-	}
-	x.c.sock.SetReadDeadline(time.Unix(1, 0))
-	x.mu.Unlock()
-	<-watching
 	return true
 }

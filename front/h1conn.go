@@ -281,11 +281,7 @@ func (c *h1conn) exchange() bool {
 	}
 	gone := false
 	if ctx := c.client.Load(); ctx != nil {
-		if ctx.stopWatch() {
-			c.readBy = time.Time{}
-		}
-		gone = ctx.Err() != nil
-		ctx.cancel()
+		gone = ctx.end()
 	}
 	if tunnel != nil {
 		c.become(tunnel, err)

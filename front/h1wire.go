@@ -37,14 +37,8 @@ func (c *h1conn) Read(p []byte) (int, error) {
 	}
 	n, err := c.body.Read(p)
 	c.bodyLeft.Store(c.body.Left())
-	switch {
-	case c.body.Done():
-		if ctx := c.client.Load(); ctx != nil {
-			ctx.bodyDone()
-		}
-	case err == nil:
-	default:
-		return n, c.bodyFailed(err)
+	if err != nil && !c.body.Done() {
+		err = c.bodyFailed(err)
 	}
 	return n, err
 }
@@ -109,10 +103,6 @@ func (c *h1conn) Context() context.Context {
 	}
 	ctx := &clientCtx{c: c}
 	c.client.Store(ctx)
-	// Read may end the body at the same time: one of the two sees the other.
-	if c.bodyLeft.Load() == 0 {
-		ctx.bodyDone()
-	}
 	if c.state.Load() == connClosed {
 		ctx.cancel()
 	}

@@ -156,7 +156,7 @@ func (s *Server) watch() *epoll.Watcher {
 	}
 	w, err := epoll.New()
 	if err != nil {
-		return nil // out of descriptors: nobody rests meanwhile
+		return nil // out of descriptors: nobody rests or is watched meanwhile
 	}
 	s.lock()
 	defer s.mu.Unlock()
@@ -166,12 +166,13 @@ func (s *Server) watch() *epoll.Watcher {
 	}
 	s.watched = make(chan struct{})
 	s.watcher.Store(w)
-	go watchParked(w, s.watched)
+	go watchSockets(w, s.watched)
 	return w
 }
 
-// watchParked waits for what parked connections wait for. Drain joins it.
-func watchParked(w *epoll.Watcher, ended chan<- struct{}) {
+// watchSockets waits for what parked connections, and exchanges whose client may
+// leave, wait for. Drain joins it.
+func watchSockets(w *epoll.Watcher, ended chan<- struct{}) {
 	defer close(ended)
 	w.Run()
 }

@@ -45,6 +45,7 @@ type Server struct {
 	watched chan struct{}                 // closed when the watcher's goroutine has ended
 	crowd   crowd
 	giving  sync.WaitGroup // of giveBack
+	watches atomic.Int64   // of clients that the kernel was told of
 
 	draining atomic.Bool // set once, with mu held, so that add and Serve see it
 	mu       sync.Mutex
@@ -64,6 +65,7 @@ type Stats struct {
 	Refused               int64 // malformed requests
 	Overloaded            int64 // answered 503 because no permit came free
 	Bugs                  int64 // panics recovered
+	Watched               int64 // exchanges that took so long that their client was watched
 	HTTP10, HTTP11, HTTP2 int64 // requests
 }
 
@@ -76,7 +78,7 @@ func (s *Server) Snapshot() Stats {
 		Active: active, InFlight: s.inFlight.inUse(), Tunnels: int(s.tunnels.Load()), Parked: int(s.parked.Load()),
 		Accepted:  s.accepted.Load(),
 		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(),
-		Bugs: s.bugs.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
+		Bugs: s.bugs.Load(), Watched: s.watches.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
 	}
 }
 

@@ -13,8 +13,7 @@ import (
 
 // sock is the connection of a client below TLS, with what net.Conn does not
 // offer: cheap system calls, reading into memory that is taken once there is
-// something to read, watching for the peer's end without consuming bytes, and
-// sendfile at an offset.
+// something to read, and sendfile at an offset.
 type sock struct {
 	net.Conn
 	raw *rawio.Socket // nil if Conn is not a socket, in tests
@@ -51,22 +50,6 @@ func (s *sock) Write(p []byte) (int, error) {
 		return s.Conn.Write(p)
 	}
 	return s.raw.Write(p, nil)
-}
-
-// watch returns true when the peer has gone, false when a read deadline ends the
-// watch. Bytes do not: a client may send its next request, and the last ones of
-// TLS are a farewell.
-func (s *sock) watch() (gone bool) {
-	err := s.raw.Raw().Read(func(fd uintptr) bool {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, err := unix.Poll(p, 0)
-		for err == unix.EINTR { // the end is signalled once: it must not be missed
-			n, err = unix.Poll(p, 0)
-		}
-		gone = err == nil && n > 0 && p[0].Revents != 0
-		return gone
-	})
-	return gone || err != nil && !timedOut(err)
 }
 
 // sendFile sends up to n bytes of f from offset off with sendfile(2) and

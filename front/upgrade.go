@@ -26,7 +26,7 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 	c.srv.inFlight.release()
 	c.srv.tunnels.Add(1)
 	if ctx := c.client.Load(); ctx != nil {
-		ctx.stopWatch() // the tunnel reads the socket from now on
+		ctx.unwatch() // in a tunnel a half-close is no end
 	}
 	c.out = h1.AppendResponseHead(c.buffer(), r, h1.Framed{Length: -1, Connection: "Upgrade",
 		Server: c.lim.ServerHeader, Date: c.srv.dateAt(c.now)})

@@ -9,9 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"httpjet/exchange"
 	"httpjet/exchange/exchangetest"
@@ -190,6 +194,49 @@ func TestClientGoneOnEveryFront(t *testing.T) {
 	})
 }
 
+// It does so too while the upstream takes no more of its upload, so that nobody reads
+// what it sends.
+func TestClientGoneWhileTheUpstreamTakesNothing(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	addr, _ := upstream(t, func(c net.Conn, br *bufio.Reader) {
+		head(br)
+		close(asked)
+		<-release
+	})
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: handler(t, addr)}, false)
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Int64
+	writes := make(chan struct{})
+	go func() {
+		defer close(writes)
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
+		for b := make([]byte, 64<<10); err == nil; {
+			var n int
+			n, err = c.Write(b)
+			sent.Add(int64(n))
+		}
+	}()
+	<-asked
+	for last := int64(-1); last != sent.Load(); <-time.After(200 * time.Millisecond) { // until all buffers are full
+		last = sent.Load()
+	}
+	c.(*net.TCPConn).SetLinger(0)
+	c.Close()
+	<-writes
+	for end := time.Now().Add(patience / 2); len(s.Site.Errs()) == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the end of the client was never noticed")
+		}
+	}
+	if err := s.Site.Errs()[0]; !errors.Is(err, exchange.ErrClientGone) {
+		t.Error(err)
+	}
+}
+
 // R-UP-6
 func TestTrailersOnEveryFront(t *testing.T) {
 	got := make(chan http.Header, 1)
@@ -219,6 +266,33 @@ func TestTrailersOnEveryFront(t *testing.T) {
 		}
 		if r.Trailer.Get("X-Sum") != "down" || len(r.Trailer) != 1 {
 			t.Errorf("client got trailers %v", r.Trailer)
+		}
+	})
+}
+
+// Of an early hint only what is end to end reaches a client (G71).
+func TestG71HopByHopFieldsOfAnEarlyHint(t *testing.T) {
+	exchangetest.Run(t, func(t *testing.T, start func(exchange.Handler) *exchangetest.Server) {
+		h, _, _ := canned(t, "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-N\r\nX-N: 1\r\n"+
+			"Keep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\nTrailer: X-Sum\r\nUpgrade: h2c\r\n\r\n"+ok)
+		var hints []string
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				hints = append(hints, fmt.Sprint(code, h))
+				return nil
+			}})
+		s := start(h)
+		req, _ := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
+		r, err := s.Client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if b, _ := io.ReadAll(r.Body); string(b) != "ok" {
+			t.Errorf("body %q", b)
+		}
+		if want := "103 map[Link:[</a.css>; rel=preload]]"; len(hints) != 1 || hints[0] != want {
+			t.Errorf("hints %q, want %q", hints, want)
 		}
 	})
 }
