@@ -84,22 +84,17 @@ type Peer struct {
 	Probe *probes.Last // nil: none has ended
 }
 
-// Upstreams returns the groups as they are, those of the server first, then in the
-// order of the file.
+// Upstreams returns the groups as they are, those of the server first, then by
+// virtual host, by name.
 func (g *Generation) Upstreams() []Upstream {
 	out := make([]Upstream, 0, len(g.upstreams))
 	for _, u := range g.upstreams {
 		out = append(out, u.view())
 	}
-	slices.SortStableFunc(out, func(a, b Upstream) int { return cmp.Compare(rank(a.Scope), rank(b.Scope)) })
+	slices.SortFunc(out, func(a, b Upstream) int { // "server" is less than "vhost:..."
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Name, b.Name))
+	})
 	return out
-}
-
-func rank(scope string) int {
-	if scope == "server" {
-		return 0
-	}
-	return 1
 }
 
 func (u *upstream) view() Upstream {

@@ -57,6 +57,7 @@ func (s *Server) state() status.State {
 	}
 	if current := s.current.Load(); current != nil {
 		out.Generation, out.Listeners = current.Generation, current.open
+		out.Management = s.adminConfig(current.Generation)
 		out.Finished, out.Classes = s.kept.Metrics.Requests()
 	}
 	return out

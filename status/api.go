@@ -59,7 +59,10 @@ func (a *API) upstreams(r *http.Request) (int, any) {
 	return http.StatusOK, Upstreams{groupsOf(a.State().Generation, q.Get("scope"), q.Get("group"), true)}
 }
 
-func (a *API) config(*http.Request) (int, any) { return http.StatusOK, configOf(a.State().Generation) }
+func (a *API) config(*http.Request) (int, any) {
+	s := a.State()
+	return http.StatusOK, configOf(&s)
+}
 
 func ok(is bool) int {
 	if is {

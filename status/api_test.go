@@ -197,8 +197,10 @@ func TestStatus(t *testing.T) {
 // R-API-6: what holds, and no path to a key.
 func TestConfig(t *testing.T) {
 	var got Settings
-	code, text := document(t, State{Generation: build(t, site, site)}, "/api/v1/config", &got)
-	if code != 200 || got.Tuning["maxReqBodySize"] != 10485760.0 || got.Tuning["connTimeout"] != 60.0 || got.Tracing["mode"] != "inject" || len(got.Management) != 0 {
+	s := State{Generation: build(t, site, site), Management: Config{Addr: "127.0.0.1:9090"}}
+	code, text := document(t, s, "/api/v1/config", &got)
+	if code != 200 || got.Tuning["maxReqBodySize"] != 10485760.0 || got.Tuning["connTimeout"] != 60.0 || got.Tracing["mode"] != "inject" ||
+		!strings.Contains(text, `"management":{"address":"127.0.0.1:9090","allowedCIDRs":["127.0.0.0/8","::1/128"],"pprof":false}`) {
 		t.Errorf("%d %s", code, text)
 	}
 	for _, word := range []string{"key", "cert", "secret", "10.9.8", "/tmp"} {
@@ -206,7 +208,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("the configuration holds %q: %s", word, text)
 		}
 	}
-	if code, _ = document(t, State{}, "/api/v1/config", &got); code != 200 {
-		t.Errorf("nothing yet: %d", code)
+	if code, text = document(t, State{}, "/api/v1/config", &got); code != 200 || !strings.Contains(text, `"management":null`) {
+		t.Errorf("nothing yet: %d %s", code, text)
 	}
 }

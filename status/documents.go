@@ -1,6 +1,7 @@
 package status
 
 import (
+	"net/netip"
 	"time"
 
 	"httpjet/extproc"
@@ -21,6 +22,7 @@ type State struct {
 	Active     int        // requests being served
 	Open       int        // client connections
 	Tunnels    int        // upgraded ones among them
+	Management Config     // of the management listener; Addr "": there is none
 }
 
 // The documents below are what machines read. Names stay; what is new is added
@@ -154,8 +156,15 @@ type Settings struct {
 	Generation uint64         `json:"generation"`
 	Hash       string         `json:"hash"`
 	Tuning     map[string]any `json:"tuning"`
-	Management map[string]any `json:"management"`
+	Management *Management    `json:"management"` // null: there is none
 	Tracing    map[string]any `json:"tracing"`
+}
+
+// Management is where the management listener is, and for whom.
+type Management struct {
+	Address string         `json:"address"`
+	Allowed []netip.Prefix `json:"allowedCIDRs"`
+	Pprof   bool           `json:"pprof"`
 }
 
 // Readiness is /readyz (R-API-2).
@@ -274,18 +283,16 @@ func readinessOf(s *State) Readiness {
 }
 
 // configOf makes the document of what holds.
-func configOf(g *generation.Generation) Settings {
-	if g == nil {
-		return Settings{Tuning: map[string]any{}, Management: map[string]any{}, Tracing: map[string]any{}}
+func configOf(s *State) Settings {
+	out := Settings{Tuning: map[string]any{}, Tracing: map[string]any{"mode": "passthrough", "trustInbound": true}}
+	if g := s.Generation; g != nil {
+		out.Generation, out.Hash, out.Tuning = g.Number, g.Hash, xmlconf.Effective(&g.Config.Server.Tuning)
+		if t := g.Config.Server.Tracing; t != nil {
+			out.Tracing = xmlconf.Effective(t)
+		}
 	}
-	s := g.Config.Server
-	out := Settings{Generation: g.Number, Hash: g.Hash, Tuning: xmlconf.Effective(&s.Tuning),
-		Management: map[string]any{}, Tracing: map[string]any{"mode": "passthrough", "trustInbound": true}}
-	if s.Management != nil {
-		out.Management = xmlconf.Effective(s.Management)
-	}
-	if s.Tracing != nil {
-		out.Tracing = xmlconf.Effective(s.Tracing)
+	if _, r, err := s.Management.resolve(); err == nil {
+		out.Management = &Management{s.Management.Addr, r.allow, r.pprof}
 	}
 	return out
 }
