@@ -22,11 +22,11 @@ import (
 
 // Question is a request that somebody asks about.
 type Question struct {
-	URL    string // scheme://host[:port]/target; the target is taken as it is written
-	Method string // "": GET
-	Fields []exchange.Field
-	Client netip.Addr // zero: 127.0.0.1
-	Proto  string     // h1, h2 or h3; "": h1
+	URL    string           `json:"url"`    // scheme://host[:port]/target; the target is taken as it is written
+	Method string           `json:"method"` // "": GET
+	Fields []exchange.Field `json:"fields"`
+	Client netip.Addr       `json:"client"` // zero: 127.0.0.1
+	Proto  string           `json:"proto"`  // h1, h2 or h3; "": h1
 }
 
 // Decision is what becomes of a request. Its JSON names are stable.
@@ -53,35 +53,36 @@ type Decision struct {
 // the decision to out as text or JSON. It asks no upstream. It returns the exit
 // code.
 func Explain(o Options, q Question, out io.Writer) (code int, err error) {
-	fs := &xmlconf.Findings{}
-	cfg := xmlconf.LoadServer(o.Root, fs)
-	if fs.Failed() || cfg == nil {
-		return Failed, errors.New(firstFatal(fs))
-	}
-	kept := &generation.Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}
-	g := generation.Build(cfg, kept, generation.Options{Version: o.Version}, fs)
+	g, err := load(o, o.Root, &generation.Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}})
 	defer g.Retire()
-	if fs.Failed() {
-		return Failed, errors.New(firstFatal(fs))
+	if err != nil {
+		return Failed, err
 	}
 	d, err := Decide(g, q)
 	if err != nil {
 		return Failed, err
 	}
-	if o.Format == "json" {
-		return OK, writeJSON(out, d)
-	}
-	d.writeText(out)
+	d.Write(out, o.Format == "json")
 	return OK, nil
 }
 
-func firstFatal(fs *xmlconf.Findings) string {
+// Write writes d as JSON or as text.
+func (d *Decision) Write(out io.Writer, asJSON bool) {
+	if !asJSON {
+		d.writeText(out)
+		return
+	}
+	writeJSON(out, d)
+}
+
+// firstFatal is the first finding that keeps a tree from being served.
+func firstFatal(fs *xmlconf.Findings) error {
 	for _, f := range fs.All() {
 		if f.Fatal {
-			return f.String()
+			return errors.New(f.String())
 		}
 	}
-	return "the tree does not load"
+	return errors.New("the tree does not load")
 }
 
 // Decide asks a generation, running or not, what it does with q. The error is

@@ -142,6 +142,16 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (*extproc.R
 	}
 }
 
+// Try opens a connection and closes it: an error says why the application cannot
+// be reached. It counts as none of MaxConns.
+func (c *Client) Try(ctx context.Context) error {
+	nc, err := c.pool.dial(ctx, c.target.Network, c.target.Address)
+	if err != nil {
+		return err
+	}
+	return nc.Close()
+}
+
 // Retire closes idle connections now and busy ones when they come back. Calls
 // that still arrive are served on connections that are not kept.
 func (c *Client) Retire() { c.pool.retire() }

@@ -82,6 +82,9 @@ func (b *builder) input(path string, data []byte) {
 	if path == "" {
 		return
 	}
+	if !slices.Contains(b.g.certificates, path) {
+		b.g.certificates = append(b.g.certificates, path)
+	}
 	if b.g.Inputs[path] = ""; data != nil {
 		sum := sha256.Sum256(data)
 		b.g.Inputs[path] = hex.EncodeToString(sum[:])

@@ -59,7 +59,8 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	for i, pe := range p.peers {
 		t, a := pe.target(), pe.owner.decl.Targets[pe.i]
 		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.client(t), Drained: slices.Contains(d.Drained, i)}
-		m := member{client: peer.Client, address: a}
+		check, _ := healthCheck(pe.owner)
+		m := member{client: peer.Client, address: a, probe: check.Probe}
 		peer.Verdict, m.clock = b.verdict(pe, t, peer.Client)
 		peer.Seat = b.seat(seatKey{p.scope, d.Name, p.kind, t.Name + " " + peer.ID})
 		u.peers = append(u.peers, m)

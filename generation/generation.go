@@ -107,21 +107,22 @@ type Generation struct {
 	// without them; a reload that adds to them is refused (R-CFG-5, R-RELOAD-4).
 	Degraded []string
 
-	table     *contexts.Table
-	files     *docroot.Cache
-	tls       map[string]*tlsconf.Names // by Listener.Key
-	logs      map[string][]hostLog      // access logs by virtual host name, "" for the server's
-	errorLog  io.Writer
-	level     slog.Level
-	sinks     []*accesslog.Sink
-	metrics   *metrics.Metrics
-	log       *slog.Logger
-	upstreams []*upstream
-	routes    map[routeKey]*metrics.Route
-	routed    []metrics.Routed // the same, in the order of the file
-	leases    []func()
-	probes    *probes.Scheduler
-	peers     []probes.Peer // that it probes
+	table        *contexts.Table
+	files        *docroot.Cache
+	tls          map[string]*tlsconf.Names // by Listener.Key
+	logs         map[string][]hostLog      // access logs by virtual host name, "" for the server's
+	errorLog     io.Writer
+	level        slog.Level
+	sinks        []*accesslog.Sink
+	metrics      *metrics.Metrics
+	log          *slog.Logger
+	certificates []string // inputs that are no configuration
+	upstreams    []*upstream
+	routes       map[routeKey]*metrics.Route
+	routed       []metrics.Routed // the same, in the order of the file
+	leases       []func()
+	probes       *probes.Scheduler
+	peers        []probes.Peer // that it probes
 }
 
 type hostLog struct {

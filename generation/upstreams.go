@@ -38,6 +38,7 @@ type upstream struct {
 type member struct {
 	client  extproc.Client
 	address xmlconf.Address
+	probe   extproc.Probe // of its health check; zero: connect
 	clock   *probes.Clock // of its health check; nil: none
 }
 

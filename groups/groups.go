@@ -130,6 +130,14 @@ func New(o Options) *Group {
 	return g
 }
 
+// SharesState reports whether g and o have one State.
+func (g *Group) SharesState(o *Group) bool { return g.state == o.state }
+
+// SharesVerdict reports whether peer i of g and peer j of o have one Verdict.
+func (g *Group) SharesVerdict(i int, o *Group, j int) bool {
+	return g.peers[i].verdict == o.peers[j].verdict
+}
+
 // Policy returns how the group chooses.
 func (g *Group) Policy() Policy { return g.o.Policy }
 

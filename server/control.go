@@ -42,6 +42,10 @@ func (s *Server) commands() http.Handler {
 	mux.Handle("GET /", &s.api)
 	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, true) })
 	mux.HandleFunc("POST /v1/undrain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, false) })
+	mux.HandleFunc("POST /v1/reload", s.reloadByOrder)
+	mux.HandleFunc("POST /v1/rollback", s.rollbackByOrder)
+	mux.HandleFunc("POST /v1/explain", s.explainByOrder)
+	mux.HandleFunc("POST /v1/diff", s.diffByOrder)
 	return mux
 }
 

@@ -72,6 +72,10 @@ type Server struct {
 	admin    *status.Server                // nil: off; owned by the goroutine of Run
 	control  *control.Server               // likewise
 
+	orders  chan order    // from the control socket
+	stopped chan struct{} // closed when no more orders are taken
+	history []past        // configurations that served before, the last one last; owned by the goroutine of Run
+
 	watcher   *watch.Watcher // nil: files are not watched
 	current   atomic.Pointer[site]
 	listeners map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
@@ -90,7 +94,8 @@ func (s *site) Limits() *front.Limits { return &s.limits }
 // Run serves until ctx is done or a signal ends it. It returns nil after an
 // orderly end, else why it did not start.
 func Run(ctx context.Context, opt Options) error {
-	s := &Server{opt: opt, listeners: map[string]*front.Listener{}, started: time.Now()}
+	s := &Server{opt: opt, listeners: map[string]*front.Listener{}, started: time.Now(),
+		orders: make(chan order), stopped: make(chan struct{})}
 	s.api.State = s.state
 	s.logTo.set(nil, slog.LevelInfo)
 	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
@@ -125,6 +130,7 @@ func Run(ctx context.Context, opt Options) error {
 		s.opt.Ready(s.addresses())
 	}
 	s.serve(ctx, stops, others)
+	close(s.stopped)
 	notify(stopping, 0)
 	stop()
 	<-idle
@@ -157,6 +163,9 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 			return
 		case <-others[syscall.SIGHUP]:
 			s.reload()
+		case o := <-s.orders:
+			o.do()
+			close(o.done)
 		case files := <-changed:
 			s.log.Info("files changed", "number", len(files), "first", files[0])
 			s.reload()
@@ -303,6 +312,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	}
 	s.switchAdmin(g, admin)
 	if old != nil {
+		s.remember(old.Generation)
 		old.Retire()
 	}
 	if n := len(g.Config.Server.Listeners) - len(g.Listeners); n > 0 {
@@ -386,7 +396,7 @@ func (s *Server) listen(g *generation.Generation, l generation.Listener) (*front
 
 // reload builds a candidate and publishes it, or says why not and goes on as
 // before (R-RELOAD-1, R-RELOAD-4).
-func (s *Server) reload() {
+func (s *Server) reload() error {
 	notify(reloading, 0)
 	defer func() { notify(ready, s.current.Load().Number) }()
 	g, fs := s.build()
@@ -404,9 +414,10 @@ func (s *Server) reload() {
 	if err != nil {
 		g.Retire()
 		s.log.Error("reload refused, the running generation stays", "generation", s.current.Load().Number, "err", err)
-		return
+		return err
 	}
 	s.announce(g)
+	return nil
 }
 
 // noteReload keeps the outcome for metrics and status (R-RELOAD-8).

@@ -24,7 +24,7 @@ type Change struct {
 type ChangeKind uint8
 
 const (
-	Changed ChangeKind = iota
+	OtherValue ChangeKind = iota
 	Added
 	Removed
 	Moved // items are the same, in another order

@@ -17,6 +17,8 @@ func explainCmd(dir *string) *cobra.Command {
 	var q check.Question
 	var fields []string
 	var cookie, ip, format string
+	var running bool
+	a := &asker{dir: dir}
 	cmd := &cobra.Command{
 		Use:   "explain URL",
 		Short: "Say step by step what becomes of a request, and why",
@@ -47,6 +49,9 @@ func explainCmd(dir *string) *cobra.Command {
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format %q is unknown: use text or json", format)
 			}
+			if running {
+				return failed(a.explain(cmd.Context(), q, format == "json"))
+			}
 			_, err := check.Explain(check.Options{Root: *dir, Format: format, Version: server.Version}, q, os.Stdout)
 			if err != nil {
 				return failure{err}
@@ -54,6 +59,8 @@ func explainCmd(dir *string) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&running, "running", false, "ask the running server, which knows the state of peers, instead of the tree")
+	a.flags(cmd)
 	cmd.Flags().StringVar(&q.Method, "method", "GET", "request method")
 	cmd.Flags().StringArrayVarP(&fields, "header", "H", nil, "request field, 'Name: value'; may be repeated")
 	cmd.Flags().StringVar(&cookie, "cookie", "", "value of the Cookie field")

@@ -63,7 +63,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
-	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), versionCmd())
 	return cmd
 }
 

@@ -1,0 +1,70 @@
+package generation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"httpjet/probes"
+)
+
+// Tried is a peer that was asked before anybody depends on it.
+type Tried struct {
+	Group   string `json:"group"` // scope/name
+	Peer    int    `json:"peer"`
+	Address string `json:"address"`
+	OK      bool   `json:"ok"`
+	Error   string `json:"error,omitempty"`
+}
+
+// rehearseTime bounds one trial of a peer without a health check.
+const rehearseTime = 5 * time.Second
+
+// Rehearse asks every peer of next that g has no connections to, once: with its
+// health check, else by connecting. At most probes.MaxInFlight are asked at a time.
+// Nobody's verdict changes.
+func (g *Generation) Rehearse(ctx context.Context, next *Generation) []Tried {
+	var out []Tried
+	var clients []member
+	for _, u := range next.upstreams {
+		was := upstreamOf(g, u)
+		for i, m := range u.peers {
+			if was != nil && slices.ContainsFunc(was.peers, func(o member) bool { return o.client == m.client }) {
+				continue
+			}
+			out = append(out, Tried{Group: u.scope + "/" + u.name, Peer: i, Address: m.text()})
+			clients = append(clients, m)
+		}
+	}
+	gate := make(chan struct{}, probes.MaxInFlight)
+	var all sync.WaitGroup
+	for i := range out {
+		gate <- struct{}{}
+		all.Go(func() {
+			rehearsePeer(ctx, clients[i], &out[i])
+			<-gate
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// rehearsePeer asks one peer and notes what came of it.
+func rehearsePeer(ctx context.Context, m member, t *Tried) {
+	ctx, cancel := context.WithTimeout(ctx, rehearseTime)
+	defer cancel()
+	var err error
+	switch c := m.client.(type) {
+	case probes.Prober:
+		err = c.Probe(ctx, m.probe)
+	case interface{ Try(context.Context) error }:
+		err = c.Try(ctx)
+	default:
+		err = fmt.Errorf("cannot be tried")
+	}
+	if t.OK = err == nil; err != nil {
+		t.Error = err.Error()
+	}
+}
