@@ -41,7 +41,7 @@ var census = []string{
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"fastcgi.pumpStdin",
-	"probes.run", "probes.probe",
+	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",
 	"server.watchSignals", "server.watchFiles", "server.expireIdle",
 	"status.serve",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"httpjet/probes"
@@ -39,20 +38,20 @@ func (g *Generation) Rehearse(ctx context.Context, next *Generation) []Tried {
 		}
 	}
 	gate := make(chan struct{}, probes.MaxInFlight)
-	var all sync.WaitGroup
 	for i := range out {
 		gate <- struct{}{}
-		all.Go(func() {
-			rehearsePeer(ctx, clients[i], &out[i])
-			<-gate
-		})
+		go rehearsePeer(ctx, clients[i], &out[i], gate)
 	}
-	all.Wait()
+	for range cap(gate) { // all have given theirs back
+		gate <- struct{}{}
+	}
 	return out
 }
 
-// rehearsePeer asks one peer and notes what came of it.
-func rehearsePeer(ctx context.Context, m member, t *Tried) {
+// rehearsePeer asks one peer, notes what came of it, and gives its place at gate
+// back.
+func rehearsePeer(ctx context.Context, m member, t *Tried, gate <-chan struct{}) {
+	defer func() { <-gate }()
 	ctx, cancel := context.WithTimeout(ctx, rehearseTime)
 	defer cancel()
 	var err error
