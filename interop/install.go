@@ -21,6 +21,7 @@ var needed = []struct{ file, pkg string }{
 	{"h2load", "nghttp2-client"},
 	{"node", "nodejs"},
 	{"npm", "npm"},
+	{"xmllint", "libxml2-utils"},
 }
 
 // there reports if a program is in the path, or a file at its place.

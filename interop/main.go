@@ -72,6 +72,7 @@ var sections = []section{
 	{"nginx", nginx},
 	{"http2", http2},
 	{"measure", measure},
+	{"config", config},
 }
 
 // all installs, builds, and runs the sections one after the other.
