@@ -19,7 +19,7 @@ type h1conn struct {
 	nc     net.Conn
 	socket net.Conn      // below TLS; nc itself without
 	raw    *rawio.Socket // nil behind TLS
-	peeker *rawio.Socket // nil if socket is none
+	peeker peeker        // nil if socket is none
 	br     *h1.Reader
 	used   bool // has carried a call
 	call   *h1call
@@ -36,10 +36,16 @@ type h1conn struct {
 	writeBy   time.Time // the same for writes
 }
 
+// peeker tells whether nothing waits to be read, neither bytes nor the peer's end.
+type peeker interface{ Silent() bool }
+
 func newH1conn(nc, socket net.Conn) *h1conn {
-	c := &h1conn{nc: nc, socket: socket, peeker: rawio.New(socket)}
-	if nc == socket {
-		c.raw = c.peeker
+	c := &h1conn{nc: nc, socket: socket}
+	if s := rawio.New(socket); s != nil {
+		c.peeker = s
+		if nc == socket {
+			c.raw = s
+		}
 	}
 	if c.raw != nil {
 		c.br = h1.NewReader((*lazyConn)(c))

@@ -1,0 +1,198 @@
+package extproc_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+	"time"
+
+	"httpjet/budget"
+	"httpjet/exchange"
+	"httpjet/front"
+	"httpjet/generation"
+	"httpjet/metrics"
+	"httpjet/xmlconf"
+)
+
+// BenchmarkWhole is the whole way of a request in user space: client connection,
+// table, handler, upstream connection, metrics and access log, by the
+// configuration of bench/conf/httpjet, with its 20 hosts and 50 contexts. The
+// connections are memory: no system call is in it but the writes of the log.
+//
+// With one connection everything stays in the processor's nearest caches. With
+// 64, which take turns wherever a real connection would wait, it does not.
+func BenchmarkWhole(b *testing.B) {
+	for _, way := range []struct{ name, path string }{{"proxy", "/app/1k"}, {"static", "/1k.txt"}} {
+		b.Run(way.name+"/1", func(b *testing.B) { benchWhole(b, way.path, 1) })
+		b.Run(way.name+"/64", func(b *testing.B) { benchWhole(b, way.path, 64) })
+	}
+}
+
+func benchWhole(b *testing.B, path string, conns int) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	site := newSite(b, conns)
+	fs := &front.Server{Current: func() front.Site { return site }}
+	fs.SetLimits(site.Limits())
+	in := &clients{incoming: make(chan net.Conn, conns)}
+	l := fs.Adopt(site.Listeners[0].Key(), front.Key{Network: "tcp", Address: "127.0.0.1:80"}, in)
+	request := []byte("GET " + path + " HTTP/1.1\r\nHost: www.shop.example\r\n\r\n")
+	var done sync.WaitGroup
+	for i := range conns {
+		n := b.N / conns
+		if i < b.N%conns {
+			n++
+		}
+		done.Add(1)
+		in.incoming <- &client{mem: mem{yields: conns > 1}, request: request, left: n, done: done.Done}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	fs.Serve(l)
+	done.Wait()
+	b.StopTimer()
+	fs.Drain(context.Background())
+	if got := fs.Snapshot().HTTP11; got != int64(b.N) {
+		b.Errorf("%d requests were served of %d", got, b.N)
+	}
+}
+
+// site is a generation as the front end sees it.
+type site struct {
+	*generation.Generation
+	limits front.Limits
+}
+
+func (s *site) Limits() *front.Limits { return &s.limits }
+
+func (s *site) TLS(string, *tls.ClientHelloInfo) (*tls.Config, error) { return nil, nil }
+
+// Finished fails the benchmark for what is no 200.
+func (s *site) Finished(x *exchange.Exchange, err error) {
+	if err != nil || x.Resp.Status != 200 || x.Written() != 1024 {
+		panic("exchange went wrong")
+	}
+	s.Generation.Finished(x, err)
+}
+
+// newSite builds the generation that is benched. Its upstream has so many
+// connections.
+func newSite(b *testing.B, conns int) *site {
+	root := b.TempDir()
+	writeTree(b, root)
+	kept := generation.Kept{Metrics: metrics.New(),
+		Bodies: &budget.Bodies{Bytes: budget.NewBytes(1 << 20), Count: budget.NewPermits(10)}}
+	var found xmlconf.Findings
+	cfg := xmlconf.LoadServer(root, &found)
+	if cfg == nil || found.Failed() {
+		b.Fatal(found.All())
+	}
+	g := generation.Build(cfg, &kept, generation.Options{}, &found)
+	for _, sink := range g.Sinks() {
+		sink.Start(func(err error) { b.Error(err) })
+	}
+	b.Cleanup(g.Retire)
+	reply := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
+	for _, up := range kept.Proxies.Values() {
+		for range conns {
+			up.Stock(&upstream{mem: mem{yields: conns > 1}, reply: reply})
+		}
+	}
+	l := &g.Limits
+	return &site{g, front.Limits{ConnTimeout: l.ConnTimeout, KeepAliveTimeout: l.KeepAliveTimeout,
+		MaxTarget: l.MaxURL, MaxHead: l.MaxHead, MaxFields: l.MaxFields, ServerHeader: l.ServerField}}
+}
+
+// writeTree fills the templates of bench/conf/httpjet.
+func writeTree(b *testing.B, root string) {
+	values := map[string]any{"RequestsPerConnection": 0, "HTTP": "127.0.0.1:80", "HTTPS": "127.0.0.1:443",
+		"App": "127.0.0.1:81", "FastCGI": "127.0.0.1:82", "Dir": root}
+	functions := template.FuncMap{"addresses": func(plain, secure string) []string { return []string{plain, secure} }}
+	from := os.DirFS("../bench/conf/httpjet")
+	check(b, fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+		to := filepath.Join(root, path)
+		if err != nil || d.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		text, err := fs.ReadFile(from, path)
+		check(b, err)
+		t, err := template.New(path).Funcs(functions).Parse(string(text))
+		check(b, err)
+		f, err := os.Create(to)
+		check(b, err)
+		check(b, t.Execute(f, values))
+		return f.Close()
+	}))
+	check(b, os.MkdirAll(filepath.Join(root, "www"), 0o755))
+	check(b, os.WriteFile(filepath.Join(root, "www", "1k.txt"), make([]byte, 1024), 0o644))
+}
+
+func check(b *testing.B, err error) {
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// clients is a listener.
+type clients struct{ incoming chan net.Conn }
+
+func (c *clients) Accept() (net.Conn, error) {
+	if nc, ok := <-c.incoming; ok {
+		return nc, nil
+	}
+	return nil, net.ErrClosed
+}
+func (c *clients) Close() error   { close(c.incoming); return nil }
+func (c *clients) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// client sends the same request again and again and drops the responses.
+type client struct {
+	mem
+	request []byte
+	left    int
+	done    func()
+}
+
+func (c *client) Read(p []byte) (int, error) {
+	if c.left--; c.left < 0 {
+		c.done()
+		return 0, io.EOF
+	}
+	c.yield()
+	return copy(p, c.request), nil
+}
+
+// upstream has the same reply to everything.
+type upstream struct {
+	mem
+	reply []byte
+}
+
+func (c *upstream) Read(p []byte) (int, error) {
+	c.yield()
+	return copy(p, c.reply), nil
+}
+
+// mem is the rest of a connection that is none.
+type mem struct{ yields bool }
+
+func (c *mem) yield() {
+	if c.yields {
+		runtime.Gosched()
+	}
+}
+func (c *mem) Write(p []byte) (int, error)      { return len(p), nil }
+func (c *mem) Close() error                     { return nil }
+func (c *mem) SetDeadline(time.Time) error      { return nil }
+func (c *mem) SetReadDeadline(time.Time) error  { return nil }
+func (c *mem) SetWriteDeadline(time.Time) error { return nil }
+func (c *mem) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+func (c *mem) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5080} }
