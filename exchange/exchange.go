@@ -243,8 +243,9 @@ type Exchange struct {
 	Route    Route
 	Resource Resource
 
-	Began time.Time // when the head was complete
-	Ended time.Time // when the last byte was handed to the wire, or it failed; the front end sets it
+	Began  time.Time // when the head was complete
+	Called time.Time // when Run was called, see Recent
+	Ended  time.Time // when the last byte was handed to the wire, or it failed; the front end sets it
 
 	// Trailers are sent behind the response body where the wire can carry them.
 	// Their names must be announced in Resp.Fields before Start.
@@ -277,14 +278,18 @@ type Exchange struct {
 
 // Reset prepares x for the next request on w. Field lists keep their memory.
 func (x *Exchange) Reset(w Wire) {
-	filters, req, resp, tr := x.filters[:0], x.Req.Fields, x.Resp.Fields, x.Trailers
+	req, resp := x.Req.Fields, x.Resp.Fields
 	req.Reset()
 	resp.Reset()
-	tr.Reset()
-	*x = Exchange{wire: w, filters: filters, limit: -1, Trailers: tr, clientText: x.clientText, textOf: x.textOf}
-	x.Req.Fields, x.Resp.Fields = req, resp
-	x.Resp.Length = -1
-	x.end = wireSink{x}
+	x.Trailers.Reset()
+	x.Req, x.Resp = Request{Fields: req}, Response{Fields: resp, Length: -1}
+	x.Route, x.Resource = Route{}, Resource{}
+	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
+	x.EchoID, x.HideReason = false, false
+	x.explanation, x.detached = nil, nil
+	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
+	x.limit, x.read, x.written = -1, 0, 0
+	x.started, x.noBody, x.upgraded = false, false, false
 }
 
 // Context is done soon after the client is gone, or when the server cuts the
@@ -301,6 +306,15 @@ func (x *Exchange) ClientText() string {
 		}
 	}
 	return x.clientText
+}
+
+// Recent returns a time not later than now and not much earlier: that of the call of
+// Run, if the front end has told it.
+func (x *Exchange) Recent() time.Time {
+	if x.Called.IsZero() {
+		return time.Now()
+	}
+	return x.Called
 }
 
 // Started reports whether the response head has been sent.

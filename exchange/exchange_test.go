@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // fakeWire records what an exchange does to its wire.
@@ -263,5 +265,59 @@ func TestMemo(t *testing.T) {
 	m.Put(2)
 	if v := m.Get(); v != 2 {
 		t.Errorf("%v", v)
+	}
+}
+
+// Nothing of a request is left for the next one on the connection but the text of
+// its client's address.
+func TestResetForgetsEverything(t *testing.T) {
+	var x, fresh Exchange
+	fill(reflect.ValueOf(&x).Elem())
+	x.Reset(nil)
+	fresh.Reset(nil)
+	for _, y := range []*Exchange{&x, &fresh} {
+		if n := y.Req.Fields.Len() + y.Resp.Fields.Len() + y.Trailers.Len() + len(y.filters); n != 0 {
+			t.Errorf("%d fields or filters are left", n)
+		}
+		y.Req.Fields, y.Resp.Fields, y.Trailers, y.filters = Fields{}, Fields{}, Fields{}, nil
+		y.clientText, y.textOf = "", netip.Addr{}
+		if y.end.x != y {
+			t.Error("writes go to another exchange")
+		}
+		y.end.x = nil
+	}
+	if !reflect.DeepEqual(x, fresh) {
+		t.Errorf("after Reset:\n%+v\nwant\n%+v", x, fresh)
+	}
+}
+
+// fill makes what v holds other than zero, as far as it is numbers, text, flags,
+// lists and functions.
+func fill(v reflect.Value) {
+	if v.CanAddr() {
+		v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // unexported fields too
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.String:
+		v.SetString("left")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Func:
+		v.Set(reflect.MakeFunc(v.Type(), nil))
 	}
 }

@@ -77,8 +77,15 @@ func (f *Fields) DelFunc(drop func(Field) bool) {
 }
 
 func (f *Fields) keep(from int, ok func(Field) bool) {
-	kept := f.list[:from]
-	for _, fd := range f.list[from:] {
+	n := from
+	for n < len(f.list) && ok(f.list[n]) {
+		n++
+	}
+	if n == len(f.list) {
+		return // as mostly
+	}
+	kept := f.list[:n]
+	for _, fd := range f.list[n+1:] {
 		if ok(fd) {
 			kept = append(kept, fd)
 		}
@@ -116,9 +123,15 @@ func (f *Fields) Tokens(name string) iter.Seq[string] {
 
 // HasToken reports whether the list field name holds token, in any case.
 func (f *Fields) HasToken(name, token string) bool {
-	for t := range f.Tokens(name) {
-		if EqualName(t, token) {
-			return true
+	for i := range f.list {
+		if !EqualName(f.list[i].Name, name) {
+			continue
+		}
+		for v := f.list[i].Value; v != ""; {
+			var tok string
+			if tok, v = cutComma(v); EqualName(tok, token) {
+				return true
+			}
 		}
 	}
 	return false
@@ -143,10 +156,10 @@ func cutComma(v string) (tok, rest string) {
 }
 
 // EqualName compares two field names, folding ASCII case only.
-func EqualName(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
+func EqualName(a, b string) bool { return len(a) == len(b) && equalFold(a, b) }
+
+// equalFold is EqualName for names of one length.
+func equalFold(a, b string) bool {
 	for i := range len(a) {
 		x, y := a[i], b[i]
 		if x == y {

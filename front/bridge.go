@@ -60,8 +60,14 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := bw.check()
 	if err != nil {
 		b.srv.refused.Add(1)
-	} else if err = b.srv.admit(r.Context, bw.lim.connTimeout()); err == nil {
-		defer b.srv.inFlight.release()
+	} else {
+		var waited bool
+		if waited, err = b.srv.admit(r.Context, bw.lim.connTimeout()); err == nil {
+			defer b.srv.inFlight.release()
+		}
+		if waited {
+			bw.x.Called = time.Now()
+		}
 	}
 	if err != nil {
 		handler = answerWith(err)
@@ -107,7 +113,8 @@ type bridgeWire struct {
 // through net/http; they are sorted, so that it is at least always the same.
 func (w *bridgeWire) fill() {
 	r, q := w.r, &w.x.Req
-	q.ID, q.Method, q.Host, q.Length = newID(), r.Method, r.Host, r.ContentLength
+	id := newID()
+	q.ID, q.Method, q.Host, q.Length = string(id[:]), r.Method, r.Host, r.ContentLength
 	q.Proto, q.Scheme, q.TLS = r.Proto, "http", r.TLS
 	if r.ProtoMajor == 2 {
 		q.Proto = "HTTP/2.0"
@@ -144,7 +151,7 @@ func (w *bridgeWire) fill() {
 		}
 	}
 	q.Client = q.Remote.Addr()
-	w.x.Began = w.now
+	w.x.Began, w.x.Called = w.now, w.now
 }
 
 // check applies what the HTTP/1 parser checks too, and net/http does not.

@@ -139,6 +139,14 @@ var doneCtx = func() context.Context {
 	return ctx
 }()
 
+// unused reports whether nobody has waited for x and the client is there: then it
+// is as new for the next exchange.
+func (x *clientCtx) unused() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.wanted && !x.quiet && x.err == nil && x.done == nil && x.after == nil
+}
+
 // cancel makes the context done and reports whether it was not before. It may be
 // called more than once, by anybody.
 func (x *clientCtx) cancel() bool {

@@ -52,6 +52,8 @@ type h1conn struct {
 	readBy, writeBy time.Time
 	blocked         func() // extendWrite, made once
 
+	synced time.Time // the last real reading of both clocks, see clock
+
 	// Of the current exchange.
 	now      time.Time
 	info     h1.RequestInfo
@@ -123,26 +125,30 @@ func (c *h1conn) serve() (parked bool) {
 		}
 		c.site = c.srv.Current() // the generation of this exchange
 		c.lim = c.site.Limits()
-		c.now = time.Now()
+		c.now = c.clock()
 		// Most heads are at hand whole: then there is nothing to wait for. Else
 		// one deadline holds for all of the head (G63).
 		whole := c.r.HasHead()
 		if !whole {
 			c.extendRead(c.now, c.lim.connTimeout())
 		}
-		head, err := c.r.ReadRequestHead(c.lim.maxHead())
+		id := newID()
+		head, err := c.r.ReadRequestHead(c.lim.maxHead(), id[:])
 		if !whole {
 			c.now = time.Now()
 		}
-		if c.n++; c.n == 1 && head == preface && c.tls == nil && c.lim.EnableH2C {
+		if c.n++; c.n == 1 && err == nil && head[:len(head)-len(id)] == preface && c.tls == nil && c.lim.EnableH2C {
 			c.sock.SetDeadline(time.Time{})
-			serveH2(c.conn, &replay{sock: &c.sock, head: []byte(head + string(c.r.Take()))})
+			serveH2(c.conn, &replay{sock: &c.sock, head: []byte(preface + string(c.r.Take()))})
 			return false
 		}
 		c.begin()
 		if err == nil {
+			c.x.Req.ID = head[len(head)-len(id):]
 			lim := h1.Limits{Target: c.lim.maxTarget(), Fields: c.lim.maxFields()}
-			c.info, err = h1.ParseRequest(head, lim, &c.x.Req)
+			c.info, err = h1.ParseRequest(head[:len(head)-len(id)], lim, &c.x.Req)
+		} else {
+			c.x.Req.ID = string(id[:])
 		}
 		if err != nil {
 			c.refuse(err)
@@ -207,18 +213,27 @@ func (c *h1conn) begin() {
 	}
 	c.fresh = false
 	c.info, c.body, c.resp = h1.RequestInfo{}, nil, response{}
-	c.client.Store(nil)
 	c.cont.Store(contNone)
 	if c.stopped.Swap(false) {
 		c.readBy = time.Time{} // StopRead has moved it
 	}
 	r := &c.x.Req
-	r.ID, r.Scheme, r.Proto = newID(), "http", "HTTP/1.1"
+	r.Scheme, r.Proto = "http", "HTTP/1.1"
 	if c.tls != nil {
 		r.Scheme, r.TLS = "https", c.tls
 	}
 	r.Listener, r.Remote, r.Local, r.Client = c.lis.Name(), c.remote, c.local, c.remote.Addr()
-	c.x.Began = c.now
+	c.x.Began, c.x.Called = c.now, c.now
+}
+
+// clock returns the time. Within a second of its last look at both clocks it adds
+// what the monotonic one says has passed, because each costs as much as a log line.
+func (c *h1conn) clock() time.Time {
+	if d := time.Since(c.synced); d < slack {
+		return c.synced.Add(d)
+	}
+	c.synced = time.Now()
+	return c.synced
 }
 
 // refuse answers a head that cannot be served, if there is anybody to answer
@@ -265,8 +280,11 @@ func (c *h1conn) exchange() bool {
 		c.cont.Store(contAsked)
 	}
 	var handler exchange.Handler = c.site
-	err := c.srv.admit(c.context, c.lim.connTimeout())
+	waited, err := c.srv.admit(c.context, c.lim.connTimeout())
 	admitted := err == nil
+	if waited {
+		c.x.Called = time.Now()
+	}
 	if !admitted {
 		handler = answerWith(err)
 	}
@@ -279,10 +297,7 @@ func (c *h1conn) exchange() bool {
 	case admitted:
 		c.srv.inFlight.release()
 	}
-	gone := false
-	if ctx := c.client.Load(); ctx != nil {
-		gone = ctx.end()
-	}
+	gone := c.endContext(tunnel == nil)
 	if tunnel != nil {
 		c.become(tunnel, err)
 		return false
@@ -302,6 +317,19 @@ func (c *h1conn) exchange() bool {
 		return c.drain()
 	}
 	return true
+}
+
+// endContext ends the context of the exchange and reports whether the client has
+// gone. One that nobody waited for is left to the next exchange, if there is to be
+// one.
+func (c *h1conn) endContext(next bool) (gone bool) {
+	ctx := c.client.Load()
+	if ctx == nil || next && ctx.unused() {
+		return false
+	}
+	gone = ctx.end()
+	c.client.Store(nil)
+	return gone
 }
 
 // drain reads the rest of a body that the handler had no use for, if it is small

@@ -95,14 +95,15 @@ func (c *h1conn) StopRead() {
 	c.sock.SetReadDeadline(time.Unix(1, 0))
 }
 
-// Context is done soon after the client is gone. It is made when it is asked for,
-// and belongs to one exchange alone: who keeps it never sees another one's end.
+// Context is done soon after the client is gone. It is made when it is asked for.
+// Who waits for it never sees the end of another exchange: only one that nobody
+// waits for is used again.
 func (c *h1conn) Context() context.Context {
-	if ctx := c.client.Load(); ctx != nil {
-		return ctx
+	ctx := c.client.Load()
+	if ctx == nil {
+		ctx = &clientCtx{c: c}
+		c.client.Store(ctx)
 	}
-	ctx := &clientCtx{c: c}
-	c.client.Store(ctx)
 	if c.state.Load() == connClosed {
 		ctx.cancel()
 	}
@@ -124,7 +125,7 @@ func (c *h1conn) Head(r *exchange.Response, noBody, last bool) error {
 	}
 	waits := c.endContinue()
 	c.resp.started = true
-	fr := h1.Framed{Length: r.Length, Server: c.lim.ServerHeader, Date: c.srv.dateAt(c.now)}
+	fr := h1.Framed{Length: r.Length, Own: c.srv.ownLines(c.now, c.lim.ServerHeader)}
 	switch {
 	case noBody:
 		// A HEAD may tell the length, and a 304 too if it knows it (RFC 9110 §8.6).
@@ -222,7 +223,7 @@ func (c *h1conn) send(p, end []byte) error {
 	switch {
 	case c.tls != nil:
 		return c.sendTLS()
-	case len(p) == 0 && c.sock.raw != nil:
+	case len(p) == 0:
 		return c.sendSmall(c.vec[0])
 	}
 	c.bufs = c.vec[:]
@@ -245,7 +246,7 @@ func (c *h1conn) sendSmall(p []byte) error {
 		if !c.writeBy.IsZero() {
 			c.extendWrite() // one that was set once must not lie in the past
 		}
-		n, err := c.sock.raw.Write(p, c.blocked)
+		n, err := c.sock.writeSoon(p, c.blocked)
 		if err == nil {
 			return nil
 		}

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 
 	"httpjet/epoll"
 	"httpjet/exchange"
+	"httpjet/h1"
 )
 
 // Server accepts connections and serves their exchanges with the Site that is
@@ -39,7 +41,7 @@ type Server struct {
 	parked                                   atomic.Int64
 	http10, http11, http2                    atomic.Int64
 
-	date atomic.Pointer[dateLine] // of the current second
+	own atomic.Pointer[ownLines] // of the current second
 
 	watcher atomic.Pointer[epoll.Watcher] // nil until one is needed; set once, with mu held
 	watched chan struct{}                 // closed when the watcher's goroutine has ended
@@ -194,12 +196,16 @@ func (s *Server) logger() *slog.Logger {
 
 // admit waits for a permit to serve an exchange, at most wait, or until the context
 // ends, which is asked for only then. Its error is the answer (R-LSN-9).
-func (s *Server) admit(client func() context.Context, wait time.Duration) error {
+func (s *Server) admit(client func() context.Context, wait time.Duration) (waited bool, err error) {
 	place := s.inFlight.take()
 	if place == nil {
-		return nil
+		return false, nil
 	}
-	ctx := client()
+	return true, s.queue(client(), place, wait)
+}
+
+// queue is the waiting of admit.
+func (s *Server) queue(ctx context.Context, place <-chan struct{}, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -241,7 +247,7 @@ func (s *Server) finished(site Site, x *exchange.Exchange, err error) {
 			s.panicked("panic after exchange", x, p)
 		}
 	}()
-	x.Ended = time.Now()
+	x.Ended = x.Began.Add(time.Since(x.Began))
 	site.Finished(x, err)
 }
 
@@ -257,33 +263,44 @@ func answerWith(err error) exchange.Handler {
 	return exchange.HandlerFunc(func(*exchange.Exchange) error { return err })
 }
 
-type dateLine struct {
+// ownLines is what the server adds to every response of one second.
+type ownLines struct {
 	second int64
+	server string
 	text   string
 }
 
-// dateAt returns the value of Date, which changes once a second.
-func (s *Server) dateAt(now time.Time) string {
-	d := s.date.Load()
-	if d == nil || d.second != now.Unix() {
-		d = &dateLine{now.Unix(), now.UTC().Format(http.TimeFormat)}
-		s.date.Store(d)
+// ownLines returns the lines of Date and Server, which change once a second, and
+// with a reload.
+func (s *Server) ownLines(now time.Time, server string) string {
+	o := s.own.Load()
+	if o == nil || o.second != now.Unix() || o.server != server {
+		o = &ownLines{now.Unix(), server, h1.OwnLines(now.UTC().Format(http.TimeFormat), server)}
+		s.own.Store(o)
 	}
-	return d.text
+	return o.text
 }
 
 // newID returns a request id: 128 bits of the runtime's ChaCha8 in hex
 // (R-PIPE-11). It names a request; it is no secret.
-func newID() string {
-	const hex = "0123456789abcdef"
-	var id [32]byte
+func newID() (id [32]byte) {
 	for i := 0; i < len(id); i += 16 {
 		u := rand.Uint64()
-		for j := range 16 {
-			id[i+j] = hex[u>>(4*j)&15]
-		}
+		binary.LittleEndian.PutUint64(id[i:], hex(uint32(u)))
+		binary.LittleEndian.PutUint64(id[i+8:], hex(uint32(u>>32)))
 	}
-	return string(id[:])
+	return id
+}
+
+// hex returns the eight hex digits of u, one in each byte.
+func hex(u uint32) uint64 {
+	const ones = 0x0101010101010101
+	d := uint64(u)
+	d = (d | d<<16) & 0x0000ffff0000ffff
+	d = (d | d<<8) & 0x00ff00ff00ff00ff
+	d = (d | d<<4) & 0x0f0f0f0f0f0f0f0f
+	letters := (d + 6*ones) >> 4 & ones // 1 in the bytes above 9
+	return d + '0'*ones + letters*('a'-'0'-10)
 }
 
 // clientFailed marks an error of the client's connection.

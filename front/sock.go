@@ -52,6 +52,16 @@ func (s *sock) Write(p []byte) (int, error) {
 	return s.raw.Write(p, nil)
 }
 
+// writeSoon writes as Write does, and calls before each time that it has to wait, to
+// set a deadline.
+func (s *sock) writeSoon(p []byte, before func()) (int, error) {
+	if s.raw == nil {
+		before()
+		return s.Conn.Write(p)
+	}
+	return s.raw.Write(p, before)
+}
+
 // sendFile sends up to n bytes of f from offset off with sendfile(2) and
 // returns how many went out. It returns with progress, or at a deadline.
 func (s *sock) sendFile(f *os.File, off, n int64) (sent int64, err error) {

@@ -26,9 +26,9 @@ func AppendRequest(b []byte, method, target, host string, f *exchange.Fields, le
 		b = append(b, host...)
 	}
 	b = append(b, '\r', '\n')
-	for name, value := range f.All() {
-		if !framing(name) && !exchange.EqualName(name, "Host") {
-			b = AppendField(b, name, value)
+	for i := range f.Len() {
+		if fd := f.At(i); !ofRequest(fd.Name) {
+			b = AppendField(b, fd.Name, fd.Value)
 		}
 	}
 	switch {
@@ -58,8 +58,18 @@ func appendTarget(b []byte, target string) []byte {
 	return b
 }
 
-func framing(name string) bool {
-	return exchange.EqualName(name, "Content-Length") || exchange.EqualName(name, "Transfer-Encoding")
+// ofRequest reports whether AppendRequest writes the field by itself. The length is
+// looked at first: most names are decided by it.
+func ofRequest(name string) bool {
+	switch len(name) {
+	case 4:
+		return exchange.EqualName(name, "Host")
+	case 14:
+		return exchange.EqualName(name, "Content-Length")
+	case 17:
+		return exchange.EqualName(name, "Transfer-Encoding")
+	}
+	return false
 }
 
 func appendLength(b []byte, n int64) []byte {
@@ -85,8 +95,37 @@ type Framed struct {
 	Length     int64  // Content-Length; -1: none
 	Chunked    bool   // Transfer-Encoding: chunked
 	Connection string // value of Connection, "" for none
-	Date       string // value of Date, "" for none
-	Server     string // value of Server, "" for none
+	Own        string // field lines of the server, each with its end, see OwnLines
+}
+
+// OwnLines returns the lines of Date and Server for Framed; a value that is "" or
+// cannot be written has none.
+func OwnLines(date, server string) string {
+	var b []byte
+	for _, own := range [...]exchange.Field{{Name: "Date", Value: date}, {Name: "Server", Value: server}} {
+		if own.Value != "" {
+			b = AppendField(b, own.Name, own.Value)
+		}
+	}
+	return string(b)
+}
+
+// statusLines holds the status lines of 100 to 599; it is never changed.
+var statusLines = makeStatusLines()
+
+func makeStatusLines() (lines [500]string) {
+	for i := range lines {
+		lines[i] = string(appendStatusLine(nil, 100+i))
+	}
+	return lines
+}
+
+func appendStatusLine(b []byte, status int) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(status)...)
+	return append(b, '\r', '\n')
 }
 
 // AppendResponseHead appends a response head. Fields of r that belong to the
@@ -96,19 +135,15 @@ func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 	if r.Status < 100 || r.Status > 999 {
 		panic("BUG: h1: status is no three digits")
 	}
-	b = append(b, "HTTP/1.1 "...)
-	b = strconv.AppendInt(b, int64(r.Status), 10)
-	b = append(b, ' ')
-	b = append(b, http.StatusText(r.Status)...)
-	b = append(b, '\r', '\n')
-	for _, own := range [...]exchange.Field{{Name: "Date", Value: fr.Date}, {Name: "Server", Value: fr.Server}} {
-		if own.Value != "" {
-			b = AppendField(b, own.Name, own.Value)
-		}
+	if i := r.Status - 100; i < len(statusLines) {
+		b = append(b, statusLines[i]...)
+	} else {
+		b = appendStatusLine(b, r.Status)
 	}
-	for name, value := range r.Fields.All() {
-		if !ofConnection(name) {
-			b = AppendField(b, name, value)
+	b = append(b, fr.Own...)
+	for i := range r.Fields.Len() {
+		if fd := r.Fields.At(i); !ofConnection(fd.Name) {
+			b = AppendField(b, fd.Name, fd.Value)
 		}
 	}
 	switch {
@@ -117,7 +152,11 @@ func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 	case fr.Length >= 0:
 		b = appendLength(b, fr.Length)
 	}
-	if fr.Connection != "" {
+	switch fr.Connection {
+	case "":
+	case "keep-alive":
+		b = append(b, "Connection: keep-alive\r\n"...)
+	default:
 		b = AppendField(b, "Connection", fr.Connection)
 	}
 	return append(b, '\r', '\n')

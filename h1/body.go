@@ -274,6 +274,22 @@ func (b *Body) Buffered() int {
 	return n
 }
 
+// Next returns the Buffered bytes themselves, valid until the next use of the
+// Reader; with the last of them, or behind it, io.EOF. It may return none.
+func (b *Body) Next() ([]byte, error) {
+	n := b.Buffered()
+	if n == 0 {
+		return nil, b.err
+	}
+	p := b.r.buf[b.r.r : b.r.r+n]
+	b.r.r += n
+	b.left -= int64(n)
+	if b.framing > 0 && b.left == 0 {
+		b.err = io.EOF
+	}
+	return p, b.err
+}
+
 // Done reports whether Read has returned io.EOF, or would without reading.
 func (b *Body) Done() bool { return errors.Is(b.err, io.EOF) }
 

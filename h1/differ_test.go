@@ -56,7 +56,7 @@ func ours(in, method string) (r reading) {
 		r.take(rd, resp.Framing, &resp.Fields)
 		return r
 	}
-	head, err := rd.ReadRequestHead(16380)
+	head, err := rd.ReadRequestHead(16380, nil)
 	if err != nil {
 		r.fail(err)
 		return r

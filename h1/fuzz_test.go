@@ -23,7 +23,7 @@ func FuzzRequestHead(f *testing.F) {
 	classes := differences(f)
 	f.Fuzz(func(t *testing.T, in string) {
 		compare(t, classes, in, "")
-		head, err := NewReader(strings.NewReader(in)).ReadRequestHead(16380)
+		head, err := NewReader(strings.NewReader(in)).ReadRequestHead(16380, nil)
 		if err != nil {
 			return
 		}

@@ -101,7 +101,7 @@ func requestVerdict(in io.Reader, _ string) string {
 	var out strings.Builder
 	r := NewReader(in)
 	for {
-		head, err := r.ReadRequestHead(16380)
+		head, err := r.ReadRequestHead(16380, nil)
 		if err != nil {
 			return out.String() + errVerdict(err)
 		}
@@ -183,7 +183,7 @@ func TestHeadLimits(t *testing.T) {
 		t.Helper()
 		r := NewReader(strings.NewReader(head))
 		got := 0
-		h, err := r.ReadRequestHead(16380)
+		h, err := r.ReadRequestHead(16380, nil)
 		if err == nil {
 			_, err = ParseRequest(h, Limits{}, &exchange.Request{})
 		}
@@ -323,7 +323,7 @@ func TestAppendResponse(t *testing.T) {
 		{Name: "Transfer-Encoding", Value: "gzip"}, {Name: "Cut", Value: "\n"}} {
 		r.Fields.Add(fd.Name, fd.Value)
 	}
-	got := AppendResponseHead(nil, &r, Framed{Chunked: true, Length: -1, Connection: "close", Date: "now", Server: "s"})
+	got := AppendResponseHead(nil, &r, Framed{Chunked: true, Length: -1, Connection: "close", Own: OwnLines("now", "s")})
 	got = AppendChunk(got, nil)
 	got = AppendChunk(got, bytes.Repeat([]byte("x"), 17))
 	var tr exchange.Fields
@@ -349,7 +349,7 @@ func TestHeadAllocs(t *testing.T) {
 	got := testing.AllocsPerRun(100, func() {
 		src.Seek(0, io.SeekStart)
 		req.Fields.Reset()
-		head, err := r.ReadRequestHead(16380)
+		head, err := r.ReadRequestHead(16380, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

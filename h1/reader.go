@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 )
 
@@ -158,12 +159,13 @@ func (r *Reader) Read(p []byte) (int, error) {
 // returns io.EOF if the peer closed before any byte of it, and
 // io.ErrUnexpectedEOF if it closed inside. A bare LF and a head over max are a
 // *SyntaxError.
-func (r *Reader) ReadHead(max int) (string, error) { return r.readHead(max, false) }
+func (r *Reader) ReadHead(max int) (string, error) { return r.readHead(max, false, nil) }
 
 // ReadRequestHead is ReadHead for a server: one empty line before the request is
 // skipped (RFC 9112 §2.2), and a first byte that starts no method is refused at
-// once, so that a client that speaks something else is not kept waiting.
-func (r *Reader) ReadRequestHead(max int) (string, error) {
+// once, so that a client that speaks something else is not kept waiting. behind is
+// put behind the head, in the same piece of memory.
+func (r *Reader) ReadRequestHead(max int, behind []byte) (string, error) {
 	if err := r.Wait(); err != nil {
 		return "", err
 	}
@@ -183,13 +185,13 @@ func (r *Reader) ReadRequestHead(max int) (string, error) {
 	if class[r.buf[r.r]]&classToken == 0 {
 		return "", bad("request starts with a byte that no method has")
 	}
-	return r.readHead(max, true)
+	return r.readHead(max, true, behind)
 }
 
 // readHead looks at each line end once, however the bytes arrive. The head is
 // copied into a string, the one allocation of a head, so that the buffer may be
 // used again while the fields are still in use.
-func (r *Reader) readHead(max int, request bool) (string, error) {
+func (r *Reader) readHead(max int, request bool, behind []byte) (string, error) {
 	if r.r > 0 && len(r.buf)-r.r < smallBuf/2 {
 		copy(r.buf, r.buf[r.r:r.w]) // so that most heads need no second copy
 		r.r, r.w = 0, r.w-r.r
@@ -210,9 +212,12 @@ func (r *Reader) readHead(max int, request bool) (string, error) {
 				return "", tooLong(request && line == 0)
 			}
 			if end-line == 2 {
-				head := string(r.buf[r.r : r.r+end])
+				var head strings.Builder
+				head.Grow(end + len(behind))
+				head.Write(r.buf[r.r : r.r+end])
+				head.Write(behind)
 				r.r += end
-				return head, nil
+				return head.String(), nil
 			}
 			line, seen = end, end
 		}

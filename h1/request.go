@@ -41,7 +41,10 @@ func ParseRequest(head string, lim Limits, req *exchange.Request) (RequestInfo, 
 	var fr framer
 	hosts, n := 0, 0
 	for {
-		line, tail, _ := strings.Cut(rest, "\r\n")
+		line, tail, err := cutLine(rest)
+		if err != nil {
+			return info, err
+		}
 		if line == "" {
 			if tail != "" {
 				return info, bad("bytes behind the head")
@@ -57,7 +60,7 @@ func ParseRequest(head string, lim Limits, req *exchange.Request) (RequestInfo, 
 			return info, err
 		}
 		switch {
-		case exchange.EqualName(name, "Host"):
+		case len(name) == 4 && exchange.EqualName(name, "Host"):
 			hosts++
 			req.Host = value
 		case fr.take(name, value):
@@ -84,23 +87,38 @@ func ParseRequest(head string, lim Limits, req *exchange.Request) (RequestInfo, 
 	return info, nil
 }
 
+// cutLine splits head behind its first line, which loses its CRLF.
+func cutLine(head string) (line, rest string, err error) {
+	i := strings.IndexByte(head, '\n')
+	switch {
+	case i < 0:
+		return head, "", nil
+	case i == 0 || head[i-1] != '\r':
+		return "", "", bad("bare LF in head")
+	}
+	return head[:i-1], head[i+1:], nil
+}
+
 // parseRequestLine reads method SP target SP version (RFC 9112 §3) and returns
 // the target and the head behind the line.
 func parseRequestLine(head string, lim Limits, req *exchange.Request) (target, rest string, err error) {
-	line, rest, ok := strings.Cut(head, "\r\n")
-	if !ok {
+	line, rest, err := cutLine(head)
+	if err != nil {
+		return "", "", err
+	}
+	if len(line) == len(head) {
 		return "", "", bad("head without an end")
 	}
-	// Exactly one SP between the elements: Cut leaves a second one in the next
+	// Exactly one SP between the elements: a second one is left in the next
 	// element, where it is no valid byte.
-	method, line, ok := strings.Cut(line, " ")
+	method, line, ok := cutSpace(line)
 	if !ok {
 		return "", "", bad("malformed request line")
 	}
 	if err := CheckMethod(method); err != nil {
 		return "", "", err
 	}
-	target, version, ok := strings.Cut(line, " ")
+	target, version, ok := cutSpace(line)
 	if !ok || target == "" || !all(target, classTarget) {
 		return "", "", bad("malformed request line")
 	}
@@ -116,6 +134,14 @@ func parseRequestLine(head string, lim Limits, req *exchange.Request) (target, r
 	}
 	req.Method = method
 	return target, rest, nil
+}
+
+// cutSpace splits s at its first space.
+func cutSpace(s string) (before, after string, ok bool) {
+	if i := strings.IndexByte(s, ' '); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
 }
 
 // CheckMethod returns a *SyntaxError if no handler can be asked about method,
@@ -182,13 +208,14 @@ type framer struct {
 	length, coding   string
 }
 
-// take reports whether the field is one of framing, and keeps it.
+// take reports whether the field is one of framing, and keeps it. The length is
+// looked at first: most names are decided by it.
 func (f *framer) take(name, value string) bool {
 	switch {
-	case exchange.EqualName(name, "Content-Length"):
+	case len(name) == 14 && exchange.EqualName(name, "Content-Length"):
 		f.lengths++
 		f.length = value
-	case exchange.EqualName(name, "Transfer-Encoding"):
+	case len(name) == 17 && exchange.EqualName(name, "Transfer-Encoding"):
 		f.codings++
 		f.coding = value
 	default:

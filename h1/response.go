@@ -2,7 +2,6 @@ package h1
 
 import (
 	"bytes"
-	"strings"
 
 	"httpjet/exchange"
 )
@@ -55,7 +54,10 @@ func (r *Response) parse(head, method string) error {
 	}
 	var fr framer
 	for {
-		line, tail, _ := strings.Cut(rest, "\r\n")
+		line, tail, err := cutLine(rest)
+		if err != nil {
+			return err
+		}
 		if line == "" {
 			if tail != "" {
 				return bad("bytes behind the head")
@@ -81,9 +83,12 @@ func (r *Response) parse(head, method string) error {
 // before an empty reason is missing often enough to be tolerated. A status
 // outside 100 to 599 is invalid (RFC 9110 §15).
 func (r *Response) parseStatusLine(head string) (rest string, err error) {
-	line, rest, ok := strings.Cut(head, "\r\n")
-	version, line, found := strings.Cut(line, " ")
-	if !ok || !found {
+	line, rest, err := cutLine(head)
+	if err != nil {
+		return "", err
+	}
+	version, after, found := cutSpace(line)
+	if !found || len(line) == len(head) {
 		return "", bad("malformed status line")
 	}
 	if r.Proto, err = parseVersion(version); err != nil {
@@ -92,7 +97,7 @@ func (r *Response) parseStatusLine(head string) (rest string, err error) {
 		}
 		return "", err
 	}
-	code, reason, _ := strings.Cut(line, " ")
+	code, reason, _ := cutSpace(after)
 	n, ok := parseLength(code)
 	if !ok || len(code) != 3 || n < 100 || n > 599 || !ValidValue(reason) {
 		return "", bad("malformed status line")

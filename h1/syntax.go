@@ -81,8 +81,26 @@ func all(s string, mask uint8) bool {
 func ValidToken(s string) bool { return s != "" && all(s, classToken) }
 
 // ValidValue reports whether s may be a field value: no CR, LF, NUL or other
-// control but HTAB.
-func ValidValue(s string) bool { return all(s, classValue) }
+// control but HTAB. It looks at eight bytes at once as long as it can.
+func ValidValue(s string) bool {
+	for len(s) >= 8 {
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		if controls(w) && !all(s[:8], classValue) { // it may be HTAB
+			return false
+		}
+		s = s[8:]
+	}
+	return all(s, classValue)
+}
+
+// controls reports whether one of the eight bytes of w is below 0x20 or is 0x7f.
+// A byte borrows from the next one only if it is itself one of those.
+func controls(w uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	del := w ^ 0x7f*ones
+	return ((w-0x20*ones)&^w|(del-ones)&^del)&highs != 0
+}
 
 // ValidTarget reports whether s may stand in a request line as origin form.
 func ValidTarget(s string) bool { return s != "" && s[0] == '/' && all(s, classTarget) }
