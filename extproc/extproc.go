@@ -75,10 +75,11 @@ type Call struct {
 	Log func(line string)
 
 	HeadTimeout time.Duration // overrides the target's when > 0 (R-CTX-10)
+	Now         time.Time     // a recent reading of the clock; zero: Do reads it
 }
 
-// Reply is a reply head with its body still on the wire. Its fields are valid
-// until Close.
+// Reply is a reply head with its body still on the wire. It is valid until Close:
+// its memory, and that of its fields, may be used by the next call.
 type Reply struct {
 	Status   int
 	Fields   exchange.Fields         // end-to-end fields only; Trailer names what Trailers may hold
@@ -86,6 +87,7 @@ type Reply struct {
 	Body     io.Reader               // returns io.EOF only at a proven end, else an error
 	Trailers func() *exchange.Fields // after io.EOF; may be nil
 	Buffered func() int              // body bytes at hand without a read of the socket; may be nil
+	Next     func() ([]byte, error)  // those bytes, read without a copy, as h1.Body.Next; may be nil
 	Done     func() error            // ends the use of the connection, see Close
 
 	// Took is the time from the begin of the call, once it had its permit, to this
@@ -95,7 +97,7 @@ type Reply struct {
 
 // Close ends the use of the connection. It is reused only if the body was read
 // to its end and the request was sent whole; otherwise it is closed: poisoned by
-// default. A second call does nothing.
+// default. A second call at once, as by a defer, does nothing.
 func (r *Reply) Close() error {
 	done := r.Done
 	if r.Done = nil; done == nil {

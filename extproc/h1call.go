@@ -55,7 +55,6 @@ type h1call struct {
 
 // start sends the request and waits for the final head.
 func (c *h1call) start() error {
-	c.conn.call = c
 	if err := c.send(); err != nil {
 		return err
 	}
@@ -172,12 +171,12 @@ func (c *h1call) addr() string { return c.client.target.Address }
 
 // accept takes the final head over into the reply.
 func (c *h1call) accept(r *h1.Response) {
-	c.gotHead, c.headAt = true, time.Now()
+	c.gotHead, c.headAt = true, c.sent.Add(time.Since(c.sent)) // one clock instead of two
 	c.keep = r.KeepAlive
 	c.body = c.conn.br.Body(r.Framing)
 	c.whole = c.body.Done() || r.Length >= 0 && int64(c.conn.br.Buffered()) >= r.Length
 	c.reply = newReply(r, c.body)
-	c.reply.Body, c.reply.Buffered, c.reply.Done = c, c.conn.buffered, c.conn.done
+	c.reply.Body, c.reply.Buffered, c.reply.Next, c.reply.Done = c, c.conn.buffered, c.conn.next, c.conn.done
 }
 
 // NewReply makes a reply of a final HTTP/1 head and its body: it keeps the
@@ -185,7 +184,7 @@ func (c *h1call) accept(r *h1.Response) {
 // The caller sets Done.
 func NewReply(r *h1.Response, body *h1.Body) Reply {
 	reply := newReply(r, body)
-	reply.Body, reply.Buffered = body, body.Buffered
+	reply.Body, reply.Buffered, reply.Next = body, body.Buffered, body.Next
 	return reply
 }
 
@@ -401,15 +400,16 @@ func (c *h1call) close() error {
 		return nil
 	}
 	clean := c.end()
+	client := c.client
 	if clean && c.keep && c.body.Done() && c.conn.br.Buffered() == 0 {
 		at := c.headAt // of a reply in one piece: the clock need not be read again
 		if !c.whole {
 			at = time.Now()
 		}
-		c.client.keep(c.conn, at)
+		client.keep(c.conn, at) // from here on c may be another call
 	} else {
 		c.conn.close()
 	}
-	c.client.permits.Release()
+	client.permits.Release()
 	return nil
 }

@@ -65,10 +65,16 @@ func (p *H1Client) Target() Target { return p.target }
 // Do sends c and returns when the final reply head is in; see Client. It holds a
 // permit until the reply is closed.
 func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
-	if err := acquire(ctx, p.permits, &p.target); err != nil {
-		return nil, err
+	now := c.Now
+	if !p.permits.TryAcquire() {
+		if err := acquire(ctx, p.permits, &p.target); err != nil {
+			return nil, err
+		}
+		now = time.Time{} // it may have waited
 	}
-	now := time.Now()
+	if now.IsZero() {
+		now = time.Now()
+	}
 	began, conn := now, p.checkout(now)
 	for {
 		if conn == nil {
@@ -79,7 +85,8 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 			}
 			conn, now = newH1conn(nc, socket), time.Now()
 		}
-		call := &h1call{client: p, conn: conn, req: c, ctx: ctx, sent: now}
+		call := &conn.call
+		*call = h1call{client: p, conn: conn, req: c, ctx: ctx, sent: now}
 		err := call.start()
 		if err == nil {
 			call.reply.Took = call.headAt.Sub(began)

@@ -413,7 +413,7 @@ func TestIdleConnectionsExpireAndRetire(t *testing.T) { // R-POOL-3, R-POOL-6
 	if err != nil {
 		t.Fatal(err)
 	}
-	if newest.call == nil {
+	if newest.call.client == nil {
 		t.Error("not the newest idle connection was used")
 	}
 	p.Retire()

@@ -21,13 +21,14 @@ type h1conn struct {
 	raw    *rawio.Socket // nil behind TLS
 	peeker peeker        // nil if socket is none
 	br     *h1.Reader
-	used   bool // has carried a call
-	call   *h1call
+	used   bool   // has carried a call
+	call   h1call // the last one; its client is nil when there is none
 
 	// Memory that the replies use one after the other, and method values.
 	head     h1.Response
 	release  func()
 	buffered func() int
+	next     func() ([]byte, error)
 	done     func() error
 
 	ask       []byte // request head that goes out with the first read of its reply
@@ -53,7 +54,8 @@ func newH1conn(nc, socket net.Conn) *h1conn {
 		c.br = h1.NewReader(c)
 	}
 	c.release, c.done = c.br.Release, c.endCall
-	c.buffered = c.br.Body(0).Buffered // of every body
+	body := c.br.Body(0) // and every one after it
+	c.buffered, c.next = body.Buffered, body.Next
 	return c
 }
 
@@ -189,7 +191,8 @@ func (c *h1conn) endCall() error { return c.call.close() }
 
 // rest prepares c for the idle list.
 func (c *h1conn) rest() {
-	c.call, c.used = nil, true
+	c.used = true
+	c.call = h1call{reply: c.call.reply} // who has it may still ask for its status
 	c.head.Fields.Reset()
 	c.br.Release()
 }

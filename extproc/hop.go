@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strings"
 
 	"httpjet/exchange"
@@ -11,23 +12,24 @@ import (
 // names, and the fields that are hop-by-hop by definition. It holds for both
 // directions, for interim responses and for trailers.
 func StripHops(f *exchange.Fields) {
+	if f.Has("Connection") {
+		stripNamed(f)
+	}
+	f.DelFunc(func(fd exchange.Field) bool { return hopByHop(fd.Name) })
+}
+
+// stripNamed removes the fields that a Connection line names. All of its lines are
+// one list, whichever is empty.
+func stripNamed(f *exchange.Fields) {
 	var first [8]string
-	named := first[:0] // all Connection lines are one list, whichever is empty
+	named := first[:0]
 	for tok := range f.Tokens("Connection") {
 		if !hopByHop(tok) {
 			named = append(named, tok)
 		}
 	}
 	f.DelFunc(func(fd exchange.Field) bool {
-		if hopByHop(fd.Name) {
-			return true
-		}
-		for _, n := range named {
-			if exchange.EqualName(fd.Name, n) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(named, func(n string) bool { return exchange.EqualName(fd.Name, n) })
 	})
 }
 

@@ -55,16 +55,16 @@ func (o *Options) Host(x *exchange.Exchange) string {
 // (R-HDR-1 to R-HDR-5).
 func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 	chain, hasChain := "", false
-	for n, v := range x.Req.Fields.All() {
-		switch {
-		case exchange.EqualName(n, "X-Forwarded-For"):
-			if hasChain && chain != "" && v != "" {
+	for i := range x.Req.Fields.Len() {
+		switch fd := x.Req.Fields.At(i); {
+		case exchange.EqualName(fd.Name, "X-Forwarded-For"):
+			if hasChain && chain != "" && fd.Value != "" {
 				chain += ", "
 			}
-			chain, hasChain = chain+v, true
-		case o.ours(n):
+			chain, hasChain = chain+fd.Value, true
+		case o.ours(fd.Name):
 		default:
-			dst.Add(n, v)
+			dst.Add(fd.Name, fd.Value)
 		}
 	}
 	announced := ""

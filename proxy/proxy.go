@@ -67,6 +67,7 @@ func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, choice *grou
 	err = groups.ErrUndecided
 	defer func() { res.Release(err) }()
 	reply, err := res.Client().Do(x.Context(), call)
+	call.Now = time.Time{} // the next peer's turn comes later
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
 	p.x = x
 	h.Forward.Fields(x, &p.fields)
 	p.call = extproc.Call{Method: x.Req.Method, URI: target, Host: h.Forward.Host(x), Fields: &p.fields,
-		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout}
+		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, Now: x.Recent()}
 	if x.Req.Length != 0 {
 		p.call.Body, p.call.StopBody, p.call.Trailers = x.Body(), x.StopBody, p.trailers
 	}

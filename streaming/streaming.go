@@ -70,9 +70,9 @@ func (p *bigPool) put(b *[bigSize]byte) {
 // *exchange.Error, response_error if the head was sent (R-STREAM-4).
 func Relay(x *exchange.Exchange, r *extproc.Reply) error {
 	defer r.Close()
-	for name, value := range r.Fields.All() {
-		if !ownField(name) {
-			x.Resp.Fields.Add(name, value)
+	for i := range r.Fields.Len() {
+		if fd := r.Fields.At(i); !ownField(fd.Name) {
+			x.Resp.Fields.Add(fd.Name, fd.Value)
 		}
 	}
 	x.Resp.Length = r.Length
@@ -98,6 +98,22 @@ func ownField(name string) bool {
 }
 
 func relayBody(x *exchange.Exchange, r *extproc.Reply) error {
+	if r.Next != nil { // a small body is at hand whole
+		p, end := r.Next()
+		if len(p) > 0 {
+			if _, err := x.Write(p); err != nil {
+				return clientError(err)
+			}
+		}
+		if end == io.EOF {
+			return nil
+		}
+	}
+	return copyBody(x, r)
+}
+
+// copyBody relays what comes through a buffer.
+func copyBody(x *exchange.Exchange, r *extproc.Reply) error {
 	b := buffer{small: smalls.Get().(*[smallSize]byte)}
 	defer b.free()
 	for {
