@@ -44,25 +44,12 @@ type Context struct {
 	Scope, Group string // of the upstream, for logs
 }
 
-// covers reports whether path lies in c, whatever the method: who may not read
-// a path may not write it either (R-SAFE-1). "/px" lies in "/px/": what guards
-// the directory guards its name.
-func (c *Context) covers(path string) bool {
-	if c.whole() {
-		return c.matches(path)
-	}
-	return underPrefix(c.URI, path) || lacksSlash(c.URI, path)
-}
-
 // whole reports whether c is about whole paths: exact, pattern, regular expression.
 func (c *Context) whole() bool { return c.Exact || c.Regexp != nil }
 
-// matches is the match of a context that is about whole paths.
-func (c *Context) matches(path string) bool {
-	if c.Regexp != nil {
-		return c.Regexp.MatchString(path)
-	}
-	return path == c.URI
+// restricts reports whether c keeps somebody from what lies in it.
+func (c *Context) restricts() bool {
+	return c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil
 }
 
 func (c *Context) serves(method string) bool {
@@ -83,50 +70,90 @@ func underPrefix(uri, path string) bool {
 	return len(path) == len(uri) || uri[len(uri)-1] == '/' || path[len(uri)] == '/'
 }
 
-// search holds the contexts of a virtual host in the order of their search.
+// search finds contexts of a virtual host by path.
 type search struct {
-	whole    []*Context // exact, pattern and regular expression, in document order
-	prefixes []*Context // longest uri first, equal ones in document order
-	guards   []*Context // those that restrict, in any order
+	all    finder
+	guards finder // those that restrict
 }
 
 func newSearch(list []*Context) search {
-	var s search
+	var guards []*Context
 	for _, c := range list {
-		if c.whole() {
-			s.whole = append(s.whole, c)
-		} else {
-			s.prefixes = append(s.prefixes, c)
-		}
-		if c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil {
-			s.guards = append(s.guards, c)
+		if c.restricts() {
+			guards = append(guards, c)
 		}
 	}
-	slices.SortStableFunc(s.prefixes, func(a, b *Context) int { return len(b.URI) - len(a.URI) })
-	return s
+	return search{newFinder(list), newFinder(guards)}
+}
+
+// finder finds the contexts in which a path lies, in the order in which they win.
+type finder struct {
+	whole    []wholePath // exact, pattern and regular expression, in document order
+	prefixes prefixes
+}
+
+// wholePath is a context that is about whole paths.
+type wholePath struct {
+	*Context
+	expr *expression // nil: an exact one
+}
+
+func newFinder(list []*Context) finder {
+	var f finder
+	var rest []*Context
+	for _, c := range list {
+		switch {
+		case c.Regexp != nil:
+			f.whole = append(f.whole, wholePath{c, newExpression(c.Regexp)})
+		case c.Exact:
+			f.whole = append(f.whole, wholePath{c, nil})
+		default:
+			rest = append(rest, c)
+		}
+	}
+	f.prefixes = newPrefixes(rest)
+	return f
+}
+
+func (f *finder) empty() bool { return len(f.whole)+len(f.prefixes) == 0 }
+
+func (w *wholePath) covers(path string) bool {
+	if w.expr != nil {
+		return w.expr.match(path)
+	}
+	return path == w.URI
+}
+
+// each calls do with every context in which path lies, until it returns true,
+// and reports whether it has. "/px" lies in "/px/": what guards the directory
+// guards its name.
+func (f *finder) each(path string, do func(*Context) (done bool)) bool {
+	for i := range f.whole {
+		if f.whole[i].covers(path) && do(f.whole[i].Context) {
+			return true
+		}
+	}
+	for i := range f.prefixes {
+		for _, c := range f.prefixes[i].covering(path) {
+			if do(c) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // find returns the context that wins path for a method, nil if none does (R-CTX-5).
 // addSlash is true if path plus a slash is the uri of a context that would win
 // (R-CTX-2).
 func (s *search) find(path, method string) (c *Context, addSlash bool) {
-	for _, c := range s.whole {
-		if c.matches(path) && c.serves(method) {
-			return c, false
+	s.all.each(path, func(covers *Context) bool {
+		if covers.serves(method) {
+			c = covers
 		}
-	}
-	for _, c := range s.prefixes {
-		if !c.serves(method) {
-			continue
-		}
-		if underPrefix(c.URI, path) {
-			return c, false
-		}
-		if lacksSlash(c.URI, path) {
-			return c, true
-		}
-	}
-	return nil, false
+		return c != nil
+	})
+	return c, c != nil && !c.whole() && len(c.URI) > len(path)
 }
 
 // SocketMap is one <websocket>: upgrade requests at or below URI go to Handler.

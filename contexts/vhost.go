@@ -181,7 +181,8 @@ func slashRedirect(x *exchange.Exchange) error {
 // "/shut;a=1/x" nor "/;a/shut/x" must reach what "/shut/" guards.
 func (v *VHost) guardAll(x *exchange.Exchange) error {
 	err := v.guard(x, x.Req.Path)
-	if err != nil || len(v.contexts.guards) == 0 || !strings.ContainsAny(x.Req.Path, `;\`) {
+	if err != nil || v.contexts.guards.empty() ||
+		strings.IndexByte(x.Req.Path, ';') < 0 && strings.IndexByte(x.Req.Path, '\\') < 0 {
 		return err
 	}
 	return v.guard(x, loosePath(x.Req.Path))
@@ -204,19 +205,25 @@ func loosePath(path string) string {
 
 // guard applies every context that covers path, whichever of them won (dispatch
 // row 13b): before body, cache and every kind of route.
-func (v *VHost) guard(x *exchange.Exchange, path string) error {
-	for _, c := range v.contexts.guards {
-		if !c.covers(path) {
-			continue
-		}
-		switch {
-		case !c.Access.Allowed(x.Req.Client):
-			return exchange.Fail(403, "access_denied", "client refused by accessControl of context %q", c.URI)
-		case c.NoBrowse:
-			return exchange.Fail(403, "access_denied", "context %q has allowBrowse 0", c.URI)
-		case c.Closed != "":
-			return exchange.Fail(503, "closed", "context %q: %s", c.URI, c.Closed)
-		}
+// The method does not matter: who may not read a path may not write it either
+// (R-SAFE-1).
+func (v *VHost) guard(x *exchange.Exchange, path string) (err error) {
+	v.contexts.guards.each(path, func(c *Context) bool {
+		err = c.refuse(x)
+		return err != nil
+	})
+	return err
+}
+
+// refuse is the answer for a path that lies in c, nil if c lets x have it.
+func (c *Context) refuse(x *exchange.Exchange) error {
+	switch {
+	case !c.Access.Allowed(x.Req.Client):
+		return exchange.Fail(403, "access_denied", "client refused by accessControl of context %q", c.URI)
+	case c.NoBrowse:
+		return exchange.Fail(403, "access_denied", "context %q has allowBrowse 0", c.URI)
+	case c.Closed != "":
+		return exchange.Fail(503, "closed", "context %q: %s", c.URI, c.Closed)
 	}
 	return nil
 }
@@ -242,7 +249,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 	if isScript == nil {
 		panic("BUG: contexts: virtual host without its contexts") // nothing would be a script
 	}
-	res, verdict, err := r.files.Resolve(x.Req.Path, x.Req.Query, isScript)
+	res, verdict, err := r.files.ResolveAt(x.Recent(), x.Req.Path, x.Req.Query, isScript)
 	if err != nil {
 		return err
 	}
@@ -258,10 +265,13 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 	if verdict != docroot.Script {
 		return nil
 	}
-	for _, c := range v.contexts.guards {
-		if c.NoScript && (c.covers(x.Req.Path) || c.covers(res.Name)) {
-			return exchange.Fail(403, "access_denied", "context %q has enableScript 0", c.URI)
-		}
+	var by *Context
+	noScript := func(c *Context) bool {
+		by = c
+		return c.NoScript
+	}
+	if v.contexts.guards.each(x.Req.Path, noScript) || v.contexts.guards.each(res.Name, noScript) {
+		return exchange.Fail(403, "access_denied", "context %q has enableScript 0", by.URI)
 	}
 	if cgi {
 		return nil

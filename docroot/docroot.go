@@ -122,11 +122,16 @@ func New(o Options) (*Root, error) {
 // With a cache the answer may be up to a second old (R-STATIC-11), and a small
 // file may come as Resource.Content instead of Resource.File.
 func (r *Root) Resolve(path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
+	return r.ResolveAt(time.Now(), path, query, isScript)
+}
+
+// ResolveAt is Resolve at a time that the caller knows, not later than now.
+func (r *Root) ResolveAt(at time.Time, path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
 	c := r.o.Cache
 	if c == nil {
 		return r.lookUp(path, query, isScript)
 	}
-	k, now := key{r, path}, time.Since(c.start)
+	k, now := key{r, path}, at.Sub(c.start)
 	e, ok := c.find(k, now)
 	if ok {
 		if res, ok := e.resource(isScript); ok {

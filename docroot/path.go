@@ -21,6 +21,9 @@ func CleanPath(target string) (path, query string, err error) {
 	if path == "" || path[0] != '/' {
 		return "", "", badPath("path does not begin with a slash")
 	}
+	if plain(path) {
+		return path, query, nil
+	}
 	if strings.IndexByte(path, '%') >= 0 {
 		if path, err = unescape(path); err != nil {
 			return "", "", err
@@ -38,6 +41,21 @@ func CleanPath(target string) (path, query string, err error) {
 		}
 	}
 	return path, query, nil
+}
+
+// plain reports whether nothing of path, which begins with '/', is to be decoded,
+// removed or refused. It sees most such paths, and says no when in doubt: no segment
+// may begin with a dot.
+func plain(path string) bool {
+	before := byte(0)
+	for i := range len(path) {
+		c := path[i]
+		if c == '%' || c == 0 || c >= utf8.RuneSelf || before == '/' && (c == '/' || c == '.') {
+			return false
+		}
+		before = c
+	}
+	return true
 }
 
 func badPath(why string) error { return exchange.Fail(400, "bad_request", "%s", why) }
