@@ -64,7 +64,7 @@ func TestLine(t *testing.T) {
 	f := func(format Format, want string, edit func(x *exchange.Exchange), h exchange.HandlerFunc) {
 		t.Helper()
 		x, err := finished(edit, h)
-		if got := string(format.Line(nil, x, err, time.Unix(0, 0))); got != want+"\n" {
+		if got := string(format.Line(nil, x, err, &Clock{}, time.Unix(0, 0))); got != want+"\n" {
 			t.Errorf("\n got %s want %s", got, want)
 		}
 	}
@@ -119,7 +119,8 @@ func TestStatus(t *testing.T) {
 func TestLineNoAllocation(t *testing.T) {
 	x, err := finished(nil, hello)
 	buf := make([]byte, 0, 1024)
-	if n := testing.AllocsPerRun(100, func() { buf = Combined.Line(buf[:0], x, err, time.Time{}) }); n != 0 {
+	var c Clock
+	if n := testing.AllocsPerRun(100, func() { buf = Combined.Line(buf[:0], x, err, &c, time.Time{}) }); n != 0 {
 		t.Errorf("%v allocations per line", n)
 	}
 }
@@ -133,7 +134,7 @@ func FuzzLine(f *testing.F) {
 			x.Req.Fields.Set("Referer", referer)
 			x.Req.Fields.Set("User-Agent", agent)
 		}, hello)
-		line := Combined.Line(nil, x, err, time.Time{})
+		line := Combined.Line(nil, x, err, &Clock{}, time.Time{})
 		if bytes.IndexByte(line, '\n') != len(line)-1 {
 			t.Fatalf("more than one line: %q", line)
 		}

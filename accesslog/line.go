@@ -3,6 +3,7 @@ package accesslog
 import (
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"httpjet/exchange"
@@ -17,18 +18,37 @@ const (
 	Common                 // Apache's common
 )
 
+// Clock makes the times of lines, once for each second. The zero value is ready;
+// any number of goroutines may share one.
+type Clock struct{ last atomic.Pointer[second] }
+
+type second struct {
+	unix int64
+	text []byte
+}
+
+// at returns the text of t.
+func (c *Clock) at(t time.Time) []byte {
+	s := c.last.Load()
+	if s == nil || s.unix != t.Unix() {
+		s = &second{t.Unix(), appendTime(nil, t.UTC())}
+		c.last.Store(s)
+	}
+	return s.text
+}
+
 // Line appends the line for a finished exchange to buf. err is what Run
 // returned; now stands in for the begin of an exchange that has none. Nothing a
-// client sent reaches the line unescaped, and nothing is allocated if buf is
-// large enough.
-func (f Format) Line(buf []byte, x *exchange.Exchange, err error, now time.Time) []byte {
+// client sent reaches the line unescaped, and nothing is allocated within a second
+// if buf is large enough.
+func (f Format) Line(buf []byte, x *exchange.Exchange, err error, c *Clock, now time.Time) []byte {
 	buf = appendAddr(buf, x)
 	buf = append(buf, " - - ["...)
 	began := x.Began
 	if began.IsZero() {
 		began = now
 	}
-	buf = appendTime(buf, began.UTC())
+	buf = append(buf, c.at(began)...)
 	buf = append(buf, `] "`...)
 	if x.Req.Method == "" {
 		buf = append(buf, '-') // the head was unreadable

@@ -68,16 +68,12 @@ func (v *VHost) explainChoice(x *exchange.Exchange, r *route) {
 	} else {
 		x.Note("context", "%s (%s)", r.context.URI, r.context.Kind)
 	}
-	for _, c := range v.contexts.whole {
-		if c.matches(x.Req.Path) {
+	v.contexts.all.each(x.Req.Path, func(c *Context) bool {
+		if c.whole() || underPrefix(c.URI, x.Req.Path) {
 			x.Detail("%s", v.lost(x, c, r.context))
 		}
-	}
-	for _, c := range v.contexts.prefixes {
-		if underPrefix(c.URI, x.Req.Path) {
-			x.Detail("%s", v.lost(x, c, r.context))
-		}
-	}
+		return false
+	})
 }
 
 func (v *VHost) explainSocket(x *exchange.Exchange, r *route) {
@@ -119,11 +115,10 @@ func (v *VHost) lost(x *exchange.Exchange, c, winner *Context) string {
 // explainRoute notes what a request had to pass, and who answers it.
 func (v *VHost) explainRoute(x *exchange.Exchange, r *route, t *Table) {
 	x.Note("guards", "no context that covers the path refuses the client")
-	for _, c := range v.contexts.guards {
-		if c.covers(x.Req.Path) {
-			x.Detail("%s restricts, and lets it pass", c.URI)
-		}
-	}
+	v.contexts.guards.each(x.Req.Path, func(c *Context) bool {
+		x.Detail("%s restricts, and lets it pass", c.URI)
+		return false
+	})
 	max, who := t.MaxBody, "the server's"
 	if r.context != nil && r.context.MaxBody > 0 && (max <= 0 || r.context.MaxBody < max) {
 		max, who = r.context.MaxBody, "the context's"

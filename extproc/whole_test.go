@@ -109,7 +109,12 @@ func newSite(b *testing.B, conns int) *site {
 	for _, sink := range g.Sinks() {
 		sink.Start(func(err error) { b.Error(err) })
 	}
-	b.Cleanup(g.Retire)
+	b.Cleanup(func() {
+		g.Retire()
+		if log, err := os.Stat(filepath.Join(root, "logs", "access.log")); err != nil || log.Size() == 0 {
+			b.Error("no access log was written:", err)
+		}
+	})
 	reply := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
 	for _, up := range kept.Proxies.Values() {
 		for range conns {

@@ -22,10 +22,10 @@ func (b *builder) buildLogs() {
 	b.g.errorLog = b.buildSink(elog)
 	b.g.level, _ = accesslog.ParseLevel(level)
 	if len(l.AccessLogs) == 0 {
-		b.g.logs[""] = []hostLog{{out: b.buildSink(accesslog.Options{Path: filepath.Join(b.cfg.Root, "logs/httpjet_access.log"), RollingSize: 10 << 20, KeepDays: 30, Compress: true})}}
+		b.g.serverLogs = []hostLog{{out: b.buildSink(accesslog.Options{Path: filepath.Join(b.cfg.Root, "logs/httpjet_access.log"), RollingSize: 10 << 20, KeepDays: 30, Compress: true})}}
 	}
 	for _, a := range l.AccessLogs {
-		b.g.logs[""] = append(b.g.logs[""], b.buildAccessLog(a))
+		b.g.serverLogs = append(b.g.serverLogs, b.buildAccessLog(a))
 	}
 	for _, h := range b.cfg.VHosts {
 		b.buildHostLogs(h)
@@ -43,7 +43,7 @@ func (b *builder) buildHostLogs(h *xmlconf.Host) {
 		case 0:
 			logs = append(logs, b.buildAccessLog(a))
 		case 1:
-			logs = append(logs, b.g.logs[""]...)
+			logs = append(logs, b.g.serverLogs...)
 		}
 	}
 	b.g.logs[h.Name] = logs

@@ -110,7 +110,9 @@ type Generation struct {
 	table        *contexts.Table
 	files        *docroot.Cache
 	tls          map[string]*tlsconf.Names // by Listener.Key
-	logs         map[string][]hostLog      // access logs by virtual host name, "" for the server's
+	logs         map[string][]hostLog      // access logs of virtual hosts by name, where they have their own
+	serverLogs   []hostLog                 // of all others
+	clock        accesslog.Clock
 	errorLog     io.Writer
 	level        slog.Level
 	sinks        []*accesslog.Sink
@@ -143,14 +145,14 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	}
 	logs, own := g.logs[x.Route.VHost]
 	if !own {
-		logs = g.logs[""]
+		logs = g.serverLogs
 	}
 	if len(logs) == 0 {
 		return
 	}
 	buf := lines.Get().(*[]byte)
 	for i := range logs {
-		*buf = logs[i].format.Line((*buf)[:0], x, err, x.Ended)
+		*buf = logs[i].format.Line((*buf)[:0], x, err, &g.clock, x.Ended)
 		logs[i].out.Write(*buf) // a Sink never fails; standard output has nowhere to report it
 	}
 	lines.Put(buf)

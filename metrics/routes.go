@@ -21,9 +21,8 @@ const (
 // Route counts the exchanges of one route of one virtual host. The zero value is
 // ready; it allocates once for each class of statuses that occurs.
 type Route struct {
-	codes   [statusPages]atomic.Pointer[[100]atomic.Uint64]
-	buckets [17]atomic.Uint64 // as bounds, and what is above
-	nanos   atomic.Int64      // sum of the times
+	codes     [statusPages]atomic.Pointer[[100]atomic.Uint64]
+	durations durations
 }
 
 // Finished counts an exchange that ended with a status.
@@ -37,12 +36,7 @@ func (r *Route) Finished(status int, took time.Duration) {
 		page = r.codes[status/100].Load()
 	}
 	page[status%100].Add(1)
-	i, seconds := 0, took.Seconds()
-	for i < len(bounds) && seconds > bounds[i] {
-		i++
-	}
-	r.buckets[i].Add(1)
-	r.nanos.Add(int64(took))
+	r.durations.add(took)
 }
 
 // Retire does nothing: exchanges that are under way count into the route.
@@ -83,7 +77,7 @@ func (c *routeCollector) Describe(ch chan<- *prometheus.Desc) {
 // tally is what series of the same labels add up to.
 type tally struct {
 	codes   map[int]uint64
-	buckets [17]uint64
+	buckets [len(bounds) + 1]uint64
 	seconds float64
 }
 
@@ -96,10 +90,14 @@ func (t *tally) add(r *Route) {
 			}
 		}
 	}
-	for i := range r.buckets {
-		t.buckets[i] += r.buckets[i].Load()
+	t.addDurations(&r.durations)
+}
+
+func (t *tally) addDurations(d *durations) {
+	for i := range d.buckets {
+		t.buckets[i] += d.buckets[i].Load()
 	}
-	t.seconds += time.Duration(r.nanos.Load()).Seconds()
+	t.seconds += time.Duration(d.nanos.Load()).Seconds()
 }
 
 // histogram returns the tally as a metric.
@@ -108,7 +106,7 @@ func (t *tally) histogram(d *prometheus.Desc, labels ...string) prometheus.Metri
 	for i, n := range t.buckets {
 		count += n
 		if i < len(bounds) {
-			cumulative[bounds[i]] = count
+			cumulative[bounds[i].Seconds()] = count
 		}
 	}
 	return prometheus.MustNewConstHistogram(d, count, t.seconds, cumulative, labels...)
