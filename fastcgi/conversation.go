@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
 )
@@ -56,7 +57,7 @@ func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *co
 	cv.out = stdout{br: cn.br, stderr: &cv.stderr}
 	cv.memory = c.buffer()
 	cv.up = upload{ctx: ctx, call: call, cn: cn, pause: c.target.BodyTimeout,
-		pace: pace{pause: c.target.BodyTimeout}, left: b.length, live: b.src != nil, cv: cv, buf: (*cv.memory)[:0]}
+		pace: budget.Pace{Pause: c.target.BodyTimeout}, left: b.length, live: b.src != nil, cv: cv, buf: (*cv.memory)[:0]}
 	if b.length > 0 {
 		cv.up.src = b.reader()
 	}

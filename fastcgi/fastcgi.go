@@ -222,7 +222,7 @@ func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies, pa
 		return body{length: call.Length, src: call.Body, declared: true}, nil
 	}
 	watch := onDone(ctx, func() { stopBody(call) })
-	s, err := bodies.Hold(&pacedBody{call.Body, pace{pause: pause}}, call.Length)
+	s, err := bodies.Hold(budget.Paced(call.Body, pause), call.Length)
 	watch.putOut()
 	if err != nil {
 		return body{}, bodyError(ctx, err)
@@ -230,21 +230,15 @@ func takeBody(ctx context.Context, call *extproc.Call, bodies *budget.Bodies, pa
 	return body{length: s.Len(), held: s, own: true, declared: true}, nil
 }
 
-// bodyError is the answer for a request body that cannot be had. An error that
-// nobody gave a status is the client's broken connection.
+// bodyError is the answer for a request body that cannot be had.
 func bodyError(ctx context.Context, err error) error {
-	_, known := errors.AsType[*exchange.Error](err)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: request body: %v", exchange.ErrClientGone, err)
-	case known || errors.Is(err, exchange.ErrClientGone):
-		return err
 	case errors.Is(err, budget.ErrNoRoom):
 		return &exchange.Error{Status: 503, Reason: "fcgi_unavailable", Err: err, Close: true}
-	case errors.Is(err, budget.ErrShort), errors.Is(err, budget.ErrLong), errors.Is(err, io.ErrUnexpectedEOF):
-		return &exchange.Error{Status: 400, Reason: "bad_request", Err: err, Close: true}
 	}
-	return fmt.Errorf("%w: request body: %v", exchange.ErrClientGone, err)
+	return extproc.BodyError(err)
 }
 
 // stopBody makes a pending read of the client's body return.

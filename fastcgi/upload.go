@@ -29,7 +29,7 @@ type upload struct {
 	src   io.Reader     // the body; nil for none
 	left  int64         // body bytes not yet read
 	live  bool          // src is the client, which may stall
-	pace  pace          // of a live src
+	pace  budget.Pace   // of a live src
 	cv    *conversation // told the end of the upload
 
 	final   atomic.Bool   // any time: the last bytes are being written
@@ -156,7 +156,7 @@ func (u *upload) readInTime(p []byte) (n int, stalled bool, err error) {
 		return n, false, err
 	}
 	watch := after(u.pause, func() { stopBody(u.call) })
-	n, err = u.pace.read(u.src, p)
+	n, err = u.pace.Read(u.src, p)
 	return n, !watch.putOut(), err
 }
 

@@ -207,7 +207,8 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *reg
 	if p.fault != "" {
 		return answer(503, "handler_unresolved", "extProcessor %q: %s", p.decl.Name, p.fault)
 	}
-	out := &proxy.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c), Answered: b.kept.Metrics.Answered}
+	out := &proxy.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c), Answered: b.kept.Metrics.Answered,
+		Bodies: b.kept.Bodies, BodyTimeout: p.peers[0].owner.decl.BodyTimeout}
 	if c != nil {
 		out.HeadTimeout, out.Forward.Path = c.ResponseTimeout, b.buildPath(c, uri)
 	}

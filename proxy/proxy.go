@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/forward"
@@ -22,6 +23,8 @@ type Handler struct {
 	Group       *groups.Group
 	Forward     forward.Options  // fields of the hop
 	HeadTimeout time.Duration    // overrides the target's when > 0 (R-CTX-10)
+	Bodies      *budget.Bodies   // holds small bodies; nil: all are streamed
+	BodyTimeout time.Duration    // longest pause of a body that is held; 0: any
 	Upgrade     exchange.Handler // serves WebSocket upgrades; nil: they are ordinary requests
 
 	// Answered is told how long an upstream took to the head of its reply; nil: nobody is.
@@ -42,6 +45,13 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	defer hop.release()
 	if err := hop.fill(h, x); err != nil {
 		return err
+	}
+	body, err := h.hold(x, &hop.call)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		defer body.Close()
 	}
 	choice := h.Group.Choice(x)
 	var last error

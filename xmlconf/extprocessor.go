@@ -23,7 +23,7 @@ type ExtProcessor struct {
 	Workers            []string      `conf:"workers" expand:"1" doc:"members of a load balancer, type::name, comma list"`
 
 	ResponseTimeout   time.Duration `conf:"responseTimeout" unit:"s" range:"1..86400" default:"60" as:"honoured,strict" doc:"from the end of the upload to the response head"`
-	BodyTimeout       time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload; to FastCGI, at least 1 KiB a second beyond it"`
+	BodyTimeout       time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload; a body that is held first, and any to FastCGI, comes at 1 KiB a second at least beyond it"`
 	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"one attempt, to the head; 0: off"`
 	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"queue, lookups and all attempts, to the head; 0: off"`
 	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest pause of a response body; 0: off"`
