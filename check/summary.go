@@ -26,6 +26,8 @@ type Listener struct {
 	Secure  bool   `json:"secure"`
 	Opens   bool   `json:"opens"` // it will be bound
 	Maps    int    `json:"maps"`
+
+	stapling bool // asked for, and not implemented
 }
 
 // Processor is one line of the summary; addresses hold no credentials.
@@ -56,7 +58,7 @@ func summarize(cfg *xmlconf.Config, g *generation.Generation) *Summary {
 		opens[l.Name] = true
 	}
 	for _, l := range s.Listeners {
-		out.Listeners = append(out.Listeners, Listener{l.Name, l.Address, l.Secure, opens[l.Name], len(cfg.Mappings(l))})
+		out.Listeners = append(out.Listeners, Listener{l.Name, l.Address, l.Secure, opens[l.Name], len(cfg.Mappings(l)), l.Stapling})
 	}
 	out.addProcessors("server", s.ExtProcessors)
 	for _, h := range cfg.VHosts {
@@ -99,6 +101,9 @@ func (r *Report) writeText(w io.Writer) {
 			flags := ""
 			if l.Secure {
 				flags += " TLS"
+			}
+			if l.stapling {
+				flags += " (OCSP stapling is not implemented)"
 			}
 			if !l.Opens {
 				flags += " (not opened)"

@@ -18,7 +18,7 @@ type ExtProcessor struct {
 	RetryTimeout       time.Duration `conf:"retryTimeout" unit:"s" range:"0..86400" default:"10" doc:"time a peer is left alone after 3 failed dials in a row; 0: no penalty, one trial at a time"`
 	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"60" litespeed:"without limit" doc:"idle life of a kept connection; -1: without limit"`
 	PersistConn        bool          `conf:"persistConn" default:"1" doc:"keep connections open after a response"`
-	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" why:"doc" code:"W-RESPBUFFER" litespeed:"1: answers are buffered" doc:"responses always stream"`
+	RespBuffer         int           `conf:"respBuffer" range:"0..2" default:"0" as:"noeffect" why:"buffer" code:"W-RESPBUFFER" litespeed:"1: answers are buffered" doc:"responses always stream"`
 	Env                []Text        `conf:"env" expand:"1" doc:"NAME=value for the application"`
 	Workers            []string      `conf:"workers" expand:"1" doc:"members of a load balancer, type::name, comma list"`
 
@@ -44,7 +44,7 @@ type ExtProcessor struct {
 	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"later,strict" doc:"TLS towards the peers"`
 	ProxyOptions
 
-	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" why:"doc" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
+	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" why:"autorun" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
 	Path         string        `conf:"path" expand:"1" as:"noeffect,minor" why:"starts" doc:"program; httpjet starts none"`
 	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect,minor" why:"starts" doc:"copies of the program"`
 	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect,minor" why:"starts" doc:"start with the server"`

@@ -10,7 +10,9 @@ var reasons = map[string]reason{
 	"apache":   {"httpjet reads no Apache configuration", "hosts, redirects and denies that stand in it are missing"},
 	"appdir":   {"the declaration's file is the only place of settings", "what stands only here is missing"},
 	"appserv":  {"httpjet starts no application, so contexts of type appserver answer 503", "the application is unreachable until it runs behind a proxy or fcgi processor"},
+	"autorun":  {"httpjet starts no application", "what names the processor answers 502 until it is started otherwise, as by systemd or spawn-fcgi"},
 	"body":     {"request bodies are passed on as they come", "an application that expects the fields of a parsed upload finds the body instead"},
+	"buffer":   {"answers always stream", "a slow client keeps the application busy while it reads"},
 	"bytes":    {"httpjet writes no bandwidth log", "accounting that reads the file finds no more lines"},
 	"chroot":   {"httpjet does not change its root directory", "use RootDirectory= or ProtectSystem= in the systemd unit"},
 	"conns":    {"maxConnections bounds all connections", "TLS clients may use all of them"},
@@ -18,7 +20,6 @@ var reasons = map[string]reason{
 	"cookies":  {"httpjet changes no cookies", "cookies go out without Secure unless the application sets it"},
 	"crl":      {"revocation lists are not read", "a client certificate that was revoked is taken for a good one"},
 	"debug":    {"the error log has one level of debugging", ""},
-	"doc":      {"", ""}, // the element's own sentence says it
 	"files":    {"files are read by the Go runtime", ""},
 	"geo":      {"httpjet reads no geo database", "rules and applications that use GEOIP_ variables find none"},
 	"hosts":    {"each virtual host has its own switch", ""},
@@ -38,5 +39,6 @@ var reasons = map[string]reason{
 	"throttle": {"an older name that LiteSpeed no longer reads", "no limit holds"},
 	"tls":      {"the TLS of Go chooses by itself", ""},
 	"update":   {"httpjet does not update itself", ""},
+	"user":     {"httpjet keeps the user that it is started as", "started as root it stays root: write User= and Group= in the systemd unit"},
 	"webadmin": {"httpjet has no WebAdmin console", ""},
 }

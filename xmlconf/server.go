@@ -6,8 +6,8 @@ import "time"
 type Server struct {
 	Block
 	ServerName         string        `conf:"serverName" doc:"name in generated pages and in SERVER_NAME; a value with $ or none is the machine's name"`
-	User               string        `conf:"user" as:"noeffect" why:"doc" code:"W-USER" doc:"httpjet never changes its own user; set User= in the systemd unit"`
-	Group              string        `conf:"group" as:"noeffect" why:"doc" code:"W-USER" doc:"httpjet never changes its own group; set Group= in the systemd unit"`
+	User               string        `conf:"user" as:"noeffect" why:"user" code:"W-USER" doc:"httpjet never changes its own user; set User= in the systemd unit"`
+	Group              string        `conf:"group" as:"noeffect" why:"user" code:"W-USER" doc:"httpjet never changes its own group; set Group= in the systemd unit"`
 	Mime               string        `conf:"mime" unit:"path" default:"conf/mime.properties" doc:"MIME table, lines suffix,suffix = type/subtype"`
 	ShowVersionNumber  int           `conf:"showVersionNumber" range:"0..2" default:"0" doc:"Server field: 0 product, 1 with version, 2 no field"`
 	UseIPInProxyHeader int           `conf:"useIpInProxyHeader" range:"0..4" default:"2" litespeed:"2, and X-Forwarded-For is read from the left" changed:"modes 2 and 3 read X-Forwarded-For from right to left, past trusted proxies; LiteSpeed believes its first address, or X-Real-IP" when:"=2|3" doc:"client address from X-Forwarded-For: 0 never, 1 always, 2 and 3 from trusted peers, 4 always its last entry"`
@@ -19,7 +19,7 @@ type Server struct {
 	AutoLoadHtaccess   bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
 	AutoDetectCdn      int           `conf:"autoDetectCdn" range:"0..3" default:"0" as:"later" litespeed:"3" doc:"trust known CDN ranges: 1 QUIC.cloud, 2 Cloudflare; counts only when written"`
 	AutoWhiteListIPs   bool          `conf:"autoWhiteListLocalIps" default:"0" as:"later" litespeed:"1" doc:"trust the machine's own addresses; counts only when written"`
-	LoadApacheConf     int           `conf:"loadApacheConf" range:"0.." default:"0" as:"noeffect" why:"doc" code:"W-APACHE" doc:"import of an Apache configuration: not supported, so its hosts and listeners are missing here"`
+	LoadApacheConf     int           `conf:"loadApacheConf" range:"0.." default:"0" as:"noeffect" why:"apache" code:"W-APACHE" doc:"import of an Apache configuration: not supported, so its hosts and listeners are missing here"`
 	GracefulRestart    time.Duration `conf:"gracefulRestartTimeout" unit:"s" range:"-1..2592000" default:"300" as:"noeffect,minor" why:"restart" doc:"life of old workers after a restart; see tuning/gracefulShutdownTimeout"`
 
 	Rewrite    ServerRewrite  `conf:"rewrite" doc:"rewriting, server-wide switches"`

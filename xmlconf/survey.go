@@ -81,9 +81,6 @@ func (d *decoder) note(c *Node, e *element, isDefault bool, sc scope) {
 		}
 	case noEffect, obsolete:
 		u.Treatment, u.Why, u.Risk = NoEffect, r.why, r.risk
-		if u.Why == "" {
-			u.Why = by.doc
-		}
 		if isDefault {
 			u.Risk = ""
 		}

@@ -69,6 +69,7 @@ func root() *cobra.Command {
 
 func serveCmd(dir *string) *cobra.Command {
 	o := server.Options{Stderr: os.Stderr}
+	checkOnly := false
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the tree",
@@ -79,6 +80,9 @@ func serveCmd(dir *string) *cobra.Command {
 			"SIGTERM and SIGINT drain and stop; a second one stops at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if checkOnly {
+				return runCheck(check.Options{Root: *dir})
+			}
 			o.Root, o.MetricsDefault = *dir, !cmd.Flags().Changed("metrics-addr")
 			if err := server.Run(cmd.Context(), o); err != nil {
 				return failure{err}
@@ -86,6 +90,7 @@ func serveCmd(dir *string) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&checkOnly, "check-config", false, "do what check does instead, and exit")
 	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "", "address of the first plain listener, host:port")
 	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")
 	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of status and metrics, before that of <management>; empty: off")
