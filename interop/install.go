@@ -22,6 +22,7 @@ var needed = []struct{ file, pkg string }{
 	{"node", "nodejs"},
 	{"npm", "npm"},
 	{"xmllint", "libxml2-utils"},
+	{"slowhttptest", "slowhttptest"},
 }
 
 // there reports if a program is in the path, or a file at its place.
@@ -91,6 +92,7 @@ func (r *run) versions() error {
 		{"curl", []string{"curl", "--version"}, `\d+\.\d+\.\d+`},
 		{"h2load", []string{"h2load", "--version"}, `nghttp2/\S+`},
 		{"Node.js", []string{"node", "--version"}, `\d\S*`},
+		{"slowhttptest", []string{"dpkg-query", "-W", "-f", "${Version}", "slowhttptest"}, `\d+\.\d+\.\d+`},
 	} {
 		out, err := exec.CommandContext(r.ctx, p.cmd[0], p.cmd[1:]...).CombinedOutput()
 		if err != nil {

@@ -1,14 +1,15 @@
 // Command interop runs the built httpjet together with real programs that it
 // has to get along with: PHP-FPM with DokuWiki, the npm WebSocket library, nginx
-// as an upstream, h2load and curl as HTTP/2 clients. It is not part of the
+// as an upstream, h2load and curl as HTTP/2 clients, slowhttptest. It is not part of the
 // product and not a unit test: it needs Debian's apt-get and npm, installs what
 // is missing, and a program that cannot be had fails the run.
 //
-//	go run ./interop [ci|full] [--write] [--bin=FILE] [section...]
+//	go run ./interop [ci|full] [--write] [--bin=FILE] [--load=TIME] [section...]
 //
 // It prints one line per check, "ok" or "FAIL", and exits 1 after any FAIL. With
 // --write the results go to docs/interop.md as well. --bin runs a program that is
-// built already. A section's name runs that section alone.
+// built already, --load says how long the section load lasts: 10m, in a ci run 20s,
+// if not given. A section's name runs that section alone.
 package main
 
 import (
@@ -32,6 +33,7 @@ func main() {
 	var only []string
 	for _, a := range os.Args[1:] {
 		bin, given := strings.CutPrefix(a, "--bin=")
+		lasts, timed := strings.CutPrefix(a, "--load=")
 		switch {
 		case a == "ci" || a == "full":
 			r.mode = a
@@ -39,9 +41,15 @@ func main() {
 			write = true
 		case given:
 			r.bin = bin
+		case timed:
+			var err error
+			if r.load, err = time.ParseDuration(lasts); err != nil || r.load < time.Second {
+				fmt.Fprintln(os.Stderr, "--load takes a time of at least a second, such as 10m")
+				os.Exit(2)
+			}
 		default:
 			if !slices.ContainsFunc(sections, func(s section) bool { return s.name == a }) {
-				fmt.Fprintf(os.Stderr, "usage: go run ./interop [ci|full] [--write] [--bin=FILE] [section...]\n")
+				fmt.Fprintf(os.Stderr, "usage: go run ./interop [ci|full] [--write] [--bin=FILE] [--load=TIME] [section...]\n")
 				os.Exit(2)
 			}
 			only = append(only, a)
@@ -73,6 +81,8 @@ var sections = []section{
 	{"http2", http2},
 	{"measure", measure},
 	{"config", config},
+	{"slow", slow},
+	{"load", load},
 }
 
 // all installs, builds, and runs the sections one after the other.
@@ -132,7 +142,8 @@ func (r *run) build() error {
 // A run is one invocation: where it works and what it found.
 type run struct {
 	ctx   context.Context
-	mode  string // "ci" or "full"
+	mode  string        // "ci" or "full"
+	load  time.Duration // of that section; 0: as the mode has it
 	began time.Time
 
 	dir  string // temporary directory of the run

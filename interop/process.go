@@ -125,6 +125,7 @@ func freePort() (string, error) {
 type tree struct {
 	name   string            // of the tree and of its one virtual host
 	vhost  string            // content of virtualHostConfig
+	tuning string            // content of the server's tuning
 	secure bool              // a TLS listener too, with a self-made certificate
 	files  map[string]string // more files, path below the root
 }
@@ -145,6 +146,7 @@ const serverFile = `<?xml version="1.0" encoding="UTF-8"?>
     <accessFileName>.htaccess</accessFileName>
   </htAccess>
   <indexFiles>index.html</indexFiles>
+  <tuning>{{tuning}}</tuning>
   <logging>
     <log>
       <fileName>$SERVER_ROOT/logs/error.log</fileName>
@@ -198,7 +200,7 @@ func (r *run) serve(t tree) (*jet, error) {
 	if t.secure {
 		tls = secureListener
 	}
-	fill := strings.NewReplacer("{{name}}", t.name, "{{http}}", j.http, "{{https}}", j.https)
+	fill := strings.NewReplacer("{{name}}", t.name, "{{tuning}}", t.tuning, "{{http}}", j.http, "{{https}}", j.https)
 	files := map[string]string{
 		"conf/httpd_config.xml":                 fill.Replace(strings.Replace(serverFile, "{{tls}}", tls, 1)),
 		"conf/vhosts/" + t.name + "/vhconf.xml": "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<virtualHostConfig>" + t.vhost + "</virtualHostConfig>\n",

@@ -13,7 +13,7 @@ func (r *run) write(file string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Real programs\n\nWritten by `go run ./interop %s --write`; do not edit.\n\n", r.mode)
 	fmt.Fprintf(&b, "%s, %d CPUs (%s), %s, load average %.4s at the end: %d checks, %d failed, %.0f s.\n\n", r.began.UTC().Format("2 January 2006"),
-		runtime.NumCPU(), cpuModel(), kernel(), load(), len(r.results), r.failed(), time.Since(r.began).Seconds())
+		runtime.NumCPU(), cpuModel(), kernel(), loadAverage(), len(r.results), r.failed(), time.Since(r.began).Seconds())
 	fmt.Fprint(&b, "| program | version |\n|---|---|\n")
 	for _, p := range r.programs {
 		fmt.Fprintf(&b, "| %s | %s |\n", p[0], p[1])
@@ -54,8 +54,8 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(text))
 }
 
-// load tells how busy the machine was: times are to be read with it.
-func load() string {
+// loadAverage tells how busy the machine was: times are to be read with it.
+func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	return string(text)
 }
