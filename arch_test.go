@@ -19,7 +19,7 @@ const module = "httpjet"
 // levels lists the packages from the ground up. A package may import packages
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
-	/* 0 ground   */ "exchange xmlconf keep budget domains watch",
+	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels",
 	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward fastcgi streaming groups",

@@ -17,6 +17,7 @@ import (
 	"httpjet/proxy"
 	"httpjet/script"
 	"httpjet/trace"
+	"httpjet/tunnels"
 	"httpjet/wsrelay"
 	"httpjet/xmlconf"
 )
@@ -212,7 +213,7 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *reg
 	if c != nil {
 		out.HeadTimeout, out.Forward.Path = c.ResponseTimeout, b.buildPath(c, uri)
 	}
-	out.Upgrade = b.buildRelay(p, out.Forward, c)
+	out.Upgrade = b.buildRelay(p, out.Forward, c, b.routeTunnels(h, c.URI, xmlconf.Fingerprint(c)))
 	return out
 }
 
@@ -417,7 +418,7 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 	d.Targets = []xmlconf.Address{*ws.Target}
 	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
 	p.peers = []peer{{p, 0}}
-	relay := b.buildRelay(p, b.buildHop(h, p, nil), nil)
+	relay := b.buildRelay(p, b.buildHop(h, p, nil), nil, b.routeTunnels(h, ws.URI, xmlconf.Fingerprint(ws)))
 	b.use(h, p, nil, ws.URI, true)
 	return relay
 }
@@ -516,10 +517,40 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 
 // buildRelay returns the handler of WebSocket upgrades to a processor, for a
 // context (or nil), or to a map.
-func (b *builder) buildRelay(p *processor, hop forward.Options, c *xmlconf.Context) exchange.Handler {
-	out := &wsrelay.Handler{Group: b.group(p), Forward: hop, InitTimeout: p.decl.InitTimeout, IdleTimeout: p.decl.WSIdleTimeout}
+func (b *builder) buildRelay(p *processor, hop forward.Options, c *xmlconf.Context, route *tunnels.Set) exchange.Handler {
+	out := &wsrelay.Handler{Group: b.group(p), Forward: hop, InitTimeout: p.decl.InitTimeout, IdleTimeout: p.decl.WSIdleTimeout,
+		Tunnels: route, Peers: b.peerTunnels(p)}
 	if c != nil && c.Written("wsIdleTimeout") {
 		out.IdleTimeout = c.WSIdleTimeout
 	}
 	return out
+}
+
+// routeTunnels leases the tunnels of a context or map. Its identity is all that is
+// written in it, and who the host lets in: tunnels of a route that has changed end
+// (R-WS-7).
+func (b *builder) routeTunnels(h *host, label, fingerprint string) *tunnels.Set {
+	return b.tunnelSet("route "+h.Name+" "+label, xmlconf.Fingerprint(&h.Conf.Security)+fingerprint)
+}
+
+// peerTunnels leases the tunnels of each peer of p, by ordinal. A peer is known by
+// its address, wherever it stands in the list.
+func (b *builder) peerTunnels(p *processor) (sets []*tunnels.Set) {
+	for _, pe := range p.peers {
+		t := pe.target()
+		sets = append(sets, b.tunnelSet("peer of "+t.Scope+"/"+t.Name,
+			fmt.Sprintln(t.Kind, t.Scheme, t.Network, t.Address, t.TLSName)))
+	}
+	return sets
+}
+
+func (b *builder) tunnelSet(name, identity string) *tunnels.Set {
+	key := name + "\x00" + identity
+	if s := b.g.tunnels[key]; s != nil {
+		return s
+	}
+	s, release := b.kept.Tunnels.Acquire(key, func() *tunnels.Set { return tunnels.NewSet(name, &b.kept.Leaving) })
+	b.g.leases = append(b.g.leases, release)
+	b.g.tunnels[key] = s
+	return s
 }

@@ -2,13 +2,14 @@ package generation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
 // Effect is what publishing one generation after another does to something that
 // runs.
 type Effect struct {
-	What string `json:"what"` // group, peer, listener, certificate
+	What string `json:"what"` // group, peer, listener, certificate, tunnels
 	Name string `json:"name"`
 	Does string `json:"does"` // kept, fresh, new, gone, opened, closed, reread
 	Text string `json:"text"` // in words
@@ -21,6 +22,7 @@ func (g *Generation) Effects(next *Generation) []Effect {
 	e.groups()
 	e.listeners()
 	e.files()
+	e.tunnels()
 	return e.list
 }
 
@@ -115,6 +117,17 @@ func (e *effects) listeners() {
 	for _, why := range e.next.Degraded {
 		if !slices.Contains(e.old.Degraded, why) {
 			e.add("part", why, "gone", "a reload that loses it is refused")
+		}
+	}
+}
+
+// tunnels are those that are open and whose route or peer is another one (R-WS-7).
+func (e *effects) tunnels() {
+	delay := e.next.Config.Server.Tuning.TunnelCloseDelay
+	for _, key := range slices.Sorted(maps.Keys(e.old.tunnels)) {
+		s := e.old.tunnels[key]
+		if n := s.Len(); n > 0 && e.next.tunnels[key] == nil {
+			e.add("tunnels", s.Name(), "closed", "%d open, %v after the change", n, delay)
 		}
 	}
 }

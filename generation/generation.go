@@ -27,6 +27,7 @@ import (
 	"httpjet/metrics"
 	"httpjet/probes"
 	"httpjet/tlsconf"
+	"httpjet/tunnels"
 	"httpjet/xmlconf"
 )
 
@@ -52,7 +53,9 @@ type Kept struct {
 	Clocks   keep.Map[peerKey, *probes.Clock]
 	Counts   keep.Map[countKey, *probes.Counts]
 	Sinks    keep.Map[accesslog.Options, *accesslog.Sink]
-	Dialer   extproc.Dialer // of all clients
+	Dialer   extproc.Dialer                 // of all clients
+	Tunnels  keep.Map[string, *tunnels.Set] // by route, and by peer
+	Leaving  tunnels.Leaving
 	Bodies   *budget.Bodies
 	Probes   *budget.Permits // of probes in flight; nil: each generation has its own
 	Metrics  *metrics.Metrics
@@ -123,6 +126,7 @@ type Generation struct {
 	routes       map[routeKey]*metrics.Route
 	routed       []metrics.Routed // the same, in the order of the file
 	leases       []func()
+	tunnels      map[string]*tunnels.Set // that it leases
 	probes       *probes.Scheduler
 	peers        []probes.Peer // that it probes
 }

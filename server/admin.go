@@ -51,7 +51,7 @@ func (s *Server) observe() {
 func (s *Server) state() status.State {
 	n := s.front.Snapshot()
 	out := status.State{Version: Version, Started: s.started, Draining: s.draining.Load(), Reload: status.Reload{Result: "none"},
-		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels}
+		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving()}
 	if r := s.reloaded.Load(); r != nil {
 		out.Reload = *r
 	}
@@ -161,3 +161,11 @@ func (s *Server) stopAdmin() {
 
 // adminGrace is how long answers to operators may take to finish.
 const adminGrace = 2 * time.Second
+
+// leaving is the tunnels that will be closed.
+func (s *Server) leaving() (out []status.Leaving) {
+	for _, l := range s.kept.Leaving.List() {
+		out = append(out, status.Leaving{Name: l.Name, Open: l.Open, CloseAt: l.Due.UTC()})
+	}
+	return out
+}

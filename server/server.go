@@ -312,6 +312,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	}
 	s.switchAdmin(g, admin)
 	if old != nil {
+		s.kept.Leaving.SetDelay(g.Config.Server.Tuning.TunnelCloseDelay)
 		s.remember(old.Generation)
 		old.Retire()
 	}
@@ -497,7 +498,7 @@ func watchSignals(ctx context.Context, cancel context.CancelFunc, stops <-chan o
 func (s *Server) expireIdle(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	extproc.ExpireIdle(ctx, func() []extproc.Expirer {
-		list := []extproc.Expirer{s.current.Load().Files()}
+		list := []extproc.Expirer{&s.kept.Leaving, s.current.Load().Files()}
 		for _, c := range s.kept.Proxies.Values() {
 			list = append(list, c)
 		}

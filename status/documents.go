@@ -22,6 +22,7 @@ type State struct {
 	Active     int        // requests being served
 	Open       int        // client connections
 	Tunnels    int        // upgraded ones among them
+	Leaving    []Leaving  // those that will be closed
 	Management Config     // of the management listener; Addr "": there is none
 }
 
@@ -39,6 +40,15 @@ type Status struct {
 	Conns      Connections    `json:"connections"`
 	Caches     map[string]any `json:"caches"`
 	Relays     int            `json:"websocket_relays"`
+	Leaving    []Leaving      `json:"tunnels_leaving"`
+}
+
+// Leaving is open tunnels whose route or peer is another one now: they are closed
+// when their time is over (R-WS-7).
+type Leaving struct {
+	Name    string    `json:"name"`
+	Open    int       `json:"open"`
+	CloseAt time.Time `json:"close_at"`
 }
 
 // Generation is the configuration in force.
@@ -188,6 +198,7 @@ func statusOf(s *State, now time.Time) Status {
 	if out.Listeners == nil {
 		out.Listeners = []Listener{}
 	}
+	out.Leaving = append([]Leaving{}, s.Leaving...)
 	for class, name := range [...]string{2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"} {
 		if name != "" {
 			out.Requests.ByClass[name] = s.Classes[class]

@@ -16,6 +16,7 @@ import (
 	"httpjet/exchange"
 	"httpjet/groups"
 	"httpjet/rawio"
+	"httpjet/tunnels"
 )
 
 // relay is one tunnel: bytes go up, from the client to the peer, and down. Until it
@@ -29,6 +30,7 @@ type relay struct {
 	handler *Handler
 	x       *exchange.Exchange
 	res     groups.Reservation
+	sets    [2]*tunnels.Set
 	permit  func() // gives the permit of the peer's connection back
 
 	peer net.Conn
@@ -160,7 +162,7 @@ func (r *relay) waits() exchange.Rest {
 // End implements exchange.Tunnel. The reservation was held to the end of the tunnel
 // (R-GRP-8).
 func (r *relay) End() error {
-	r.handler.remove(r)
+	tunnels.Leave(r, r.sets[:]...)
 	r.x.CountUpgraded(r.down.bytes)
 	r.permit()
 	r.res.Release(r.err)

@@ -16,6 +16,7 @@ import (
 	"httpjet/exchange/exchangetest"
 	"httpjet/extproc"
 	"httpjet/groups"
+	"httpjet/tunnels"
 )
 
 func echo(p *peer) { p.head(); io.WriteString(p, switching); io.Copy(p, p) }
@@ -39,7 +40,7 @@ func TestRelaysRest(t *testing.T) {
 			p.ended()
 		}), patience
 		c := extproc.NewH1(tg, cfg)
-		h := &Handler{Group: groups.Single(c)}
+		h := &Handler{Tunnels: tunnels.NewSet("", nil), Group: groups.Single(c)}
 		s := serve(t, h, secure)
 		p := s.tunnel()
 		s.parked(1)
@@ -57,8 +58,8 @@ func TestRelaysRest(t *testing.T) {
 			}
 			s.parked(1)
 		}
-		if st := c.Stats(); st.Busy != 1 || h.Open() != 1 || h.Group.Snapshot()[0].Active != 1 || len(s.Site.Errs()) != 0 {
-			t.Errorf("at rest: %+v, %d relays, %+v", st, h.Open(), h.Group.Snapshot())
+		if st := c.Stats(); st.Busy != 1 || h.Tunnels.Len() != 1 || h.Group.Snapshot()[0].Active != 1 || len(s.Site.Errs()) != 0 {
+			t.Errorf("at rest: %+v, %d relays, %+v", st, h.Tunnels.Len(), h.Group.Snapshot())
 		}
 		eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= resting })
 		close(calls)
@@ -67,8 +68,8 @@ func TestRelaysRest(t *testing.T) {
 		if err := s.lastErr(1); err != nil {
 			t.Error(err)
 		}
-		if st := c.Stats(); st.Busy != 0 || h.Open() != 0 || h.Group.Snapshot()[0].Active != 0 {
-			t.Errorf("at the end: %+v, %d relays, %+v", st, h.Open(), h.Group.Snapshot())
+		if st := c.Stats(); st.Busy != 0 || h.Tunnels.Len() != 0 || h.Group.Snapshot()[0].Active != 0 {
+			t.Errorf("at the end: %+v, %d relays, %+v", st, h.Tunnels.Len(), h.Group.Snapshot())
 		}
 		s.parked(0)
 	}
@@ -173,8 +174,8 @@ func TestRelaysAtRestEnd(t *testing.T) {
 		if got := exchange.ReasonOf(s.lastErr(1)); got != token {
 			t.Errorf("%s: reason %q, want %q", what, got, token)
 		}
-		if c.Stats().Busy != 0 || h.Open() != 0 {
-			t.Errorf("%s: %+v, %d open", what, c.Stats(), h.Open())
+		if c.Stats().Busy != 0 || h.Tunnels.Len() != 0 {
+			t.Errorf("%s: %+v, %d open", what, c.Stats(), h.Tunnels.Len())
 		}
 		eventually(t, what+": connection gone", func() bool { return s.Front.Snapshot().Active == 0 })
 	}
@@ -185,7 +186,7 @@ func TestRelaysAtRestEnd(t *testing.T) {
 			peer.Conn.(*net.TCPConn).SetLinger(0)
 			peer.Close()
 		})
-		f("drain", secure, 0, "", func(_ *site, h *Handler, _, _ *peer) { h.Drain() }) // R-WS-7
+		f("drain", secure, 0, "", func(_ *site, h *Handler, _, _ *peer) { h.Tunnels.Close() }) // R-WS-7
 		f("idle", secure, 30*time.Millisecond, "", func(*site, *Handler, *peer, *peer) {})
 		f("client breaks", secure, 0, "client_gone", func(_ *site, _ *Handler, client, _ *peer) {
 			c := client.Conn
@@ -209,8 +210,8 @@ func TestRelaysAtRestEnd(t *testing.T) {
 	}
 	<-gone
 	client.ended()
-	if len(s.Site.Errs()) != 1 || c.Stats().Busy != 0 || h.Open() != 0 {
-		t.Errorf("%v, %+v, %d open", s.Site.Errs(), c.Stats(), h.Open())
+	if len(s.Site.Errs()) != 1 || c.Stats().Busy != 0 || h.Tunnels.Len() != 0 {
+		t.Errorf("%v, %+v, %d open", s.Site.Errs(), c.Stats(), h.Tunnels.Len())
 	}
 }
 

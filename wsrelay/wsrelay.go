@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"httpjet/exchange"
@@ -19,6 +18,7 @@ import (
 	"httpjet/groups"
 	"httpjet/h1"
 	"httpjet/streaming"
+	"httpjet/tunnels"
 )
 
 // defaultInit is the InitTimeout of a Handler that has none.
@@ -33,16 +33,17 @@ type Dialer interface {
 	Authority() string
 }
 
-// Handler relays the WebSockets of one group. It must not be copied.
+// Handler relays the WebSockets of one group.
 type Handler struct {
 	Group       *groups.Group   // 502 upgrade_unsupported if a peer's client is no Dialer (R-WS-3)
 	Forward     forward.Options // fields of the hop
 	InitTimeout time.Duration   // longest wait for the head of the handshake; 0: 10 s
 	IdleTimeout time.Duration   // a relay is closed after this long without a byte; 0: never
 
-	mu      sync.Mutex
-	relays  map[*relay]struct{} // open ones
-	drained bool
+	// Where relays are found while they are open: those of this route, and those of
+	// each peer by its ordinal. nil: nowhere.
+	Tunnels *tunnels.Set
+	Peers   []*tunnels.Set
 }
 
 // Serve performs the handshake and leaves a relay behind. A request
@@ -177,52 +178,16 @@ func (h *Handler) tunnel(x *exchange.Exchange, r *relay, resp *h1.Response, earl
 		return false, fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
 	}
 	r.open(client, early)
-	if !h.add(r) {
-		return false, nil
+	r.sets[0] = h.Tunnels
+	if i := res.Peer(); i < len(h.Peers) {
+		r.sets[1] = h.Peers[i]
+	}
+	if !tunnels.Join(r, r.sets[:]...) {
+		return false, nil // the route is gone
 	}
 	r.res = *res
 	x.Detach(r)
 	return true, nil
-}
-
-// Drain closes all relays, raw, and those that would still open (R-WS-7).
-func (h *Handler) Drain() {
-	h.mu.Lock()
-	h.drained = true
-	open := make([]*relay, 0, len(h.relays))
-	for r := range h.relays {
-		open = append(open, r)
-	}
-	h.mu.Unlock()
-	for _, r := range open {
-		r.Close()
-	}
-}
-
-// Open returns the number of relays.
-func (h *Handler) Open() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.relays)
-}
-
-func (h *Handler) add(r *relay) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.drained {
-		return false
-	}
-	if h.relays == nil {
-		h.relays = map[*relay]struct{}{}
-	}
-	h.relays[r] = struct{}{}
-	return true
-}
-
-func (h *Handler) remove(r *relay) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.relays, r)
 }
 
 func (h *Handler) initTimeout() time.Duration {

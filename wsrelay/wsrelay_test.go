@@ -173,7 +173,7 @@ func TestPermitIsHeldForTheRelay(t *testing.T) {
 	h, c := handler(tcp(t, func(p *peer) { p.head(); io.WriteString(p, switching); io.Copy(p, p) }))
 	s := serve(t, h, false)
 	p := s.tunnel()
-	eventually(t, "relay open", func() bool { return h.Open() == 1 })
+	eventually(t, "relay open", func() bool { return h.Tunnels.Len() == 1 })
 	if st := c.Stats(); st.Busy != 1 {
 		t.Errorf("during the relay: %+v", st)
 	}
@@ -181,8 +181,8 @@ func TestPermitIsHeldForTheRelay(t *testing.T) {
 	if err := s.lastErr(1); err != nil {
 		t.Error(err)
 	}
-	if st := c.Stats(); st.Busy != 0 || h.Open() != 0 {
-		t.Errorf("after the relay: %+v, %d open", st, h.Open())
+	if st := c.Stats(); st.Busy != 0 || h.Tunnels.Len() != 0 {
+		t.Errorf("after the relay: %+v, %d open", st, h.Tunnels.Len())
 	}
 }
 
@@ -204,7 +204,7 @@ func TestClosedFromOutside(t *testing.T) {
 		<-gone
 		eventually(t, what+": permit back", func() bool { return c.Stats().Busy == 0 })
 	}
-	f("drain", 0, func(s *site, h *Handler) { h.Drain() }) // R-WS-7
+	f("drain", 0, func(s *site, h *Handler) { h.Tunnels.Close() }) // R-WS-7
 	f("idle", 50*time.Millisecond, func(*site, *Handler) {})
 	f("server ends", 0, func(s *site, h *Handler) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -215,7 +215,7 @@ func TestClosedFromOutside(t *testing.T) {
 
 func TestDrainedHandlerOpensNothing(t *testing.T) {
 	h, _ := handler(tcp(t, func(p *peer) { p.head(); io.WriteString(p, switching); io.Copy(p, p) }))
-	h.Drain()
+	h.Tunnels.Close()
 	s := serve(t, h, false)
 	p := s.dial(open)
 	p.head()

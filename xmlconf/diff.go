@@ -1,7 +1,10 @@
 package xmlconf
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strconv"
@@ -66,6 +69,44 @@ func below(root, s string) string {
 		return "$SERVER_ROOT"
 	}
 	return strings.ReplaceAll(s, root+"/", "$SERVER_ROOT/")
+}
+
+// Fingerprint tells apart blocks of one type that mean different things, and
+// nothing else: wording and place do not count. A nil block has an empty one.
+func Fingerprint(block any) string {
+	v := reflect.ValueOf(block)
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	h := sha256.New()
+	writeValues(h, schemas{}, v)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func writeValues(w io.Writer, all schemas, v reflect.Value) {
+	for _, e := range all.of(v.Type()).elements {
+		if e.index == nil {
+			continue
+		}
+		f := v.FieldByIndex(e.index)
+		switch {
+		case e.block() == nil:
+			fmt.Fprintf(w, "%s=%q;", e.name, text(f))
+		case f.Kind() == reflect.Slice:
+			for i := range f.Len() {
+				fmt.Fprintf(w, "%s{", e.name)
+				writeValues(w, all, reflect.Indirect(f.Index(i)))
+				io.WriteString(w, "}")
+			}
+		case f.Kind() != reflect.Pointer || !f.IsNil():
+			fmt.Fprintf(w, "%s{", e.name)
+			writeValues(w, all, reflect.Indirect(f))
+			io.WriteString(w, "}")
+		}
+	}
 }
 
 // hosts compares the hosts by name, whether they are declared or members of a

@@ -33,7 +33,7 @@ type Tuning struct {
 	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict,minor" doc:"compress proxied answers"`
 	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict,minor" doc:"compress event streams"`
 	DenyRedirectCdnCache bool          `conf:"denyRedirectCdnCache" default:"0" as:"later,strict" doc:"redirects to the own host are not cacheable"`
-	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"later,strict" doc:"life of tunnels whose route a reload changed"`
+	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"honoured,strict" doc:"life of WebSockets and event streams whose route or peer a reload has changed or removed"`
 	FcgiHandlerAlias     bool          `conf:"fcgiHandlerAlias" default:"1" as:"later,strict" doc:"script handlers of type fcgi reach FastCGI"`
 
 	MaxDynRespHeaderSize int      `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" litespeed:"32768" doc:"largest head of an application's answer"`

@@ -201,6 +201,9 @@ func (r *report) write(w io.Writer, now time.Time) {
 		fmt.Fprintf(w, "not served: %s\n", d)
 	}
 	fmt.Fprintf(w, "requests: %d finished, %d active; connections: %d; WebSockets: %d\n", s.Requests.Total, s.Requests.Active, s.Conns.Active, s.Relays)
+	for _, l := range s.Leaving {
+		fmt.Fprintf(w, "tunnels of %s, which is gone or changed: %d open, closed at %s\n", l.Name, l.Open, l.CloseAt.Format(time.RFC3339))
+	}
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "listener %s: %s %s\n", l.Name, l.Address, strings.Join(l.Protocols, " "))
 	}

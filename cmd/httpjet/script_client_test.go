@@ -339,6 +339,23 @@ func cmdSay(ts *testscript.TestScript, neg bool, args []string) {
 	outcome(ts, neg, say(ts, c, args[1]))
 }
 
+// ended NAME: waits until an open WebSocket is closed, which nobody announces by a
+// close frame.
+func cmdEnded(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 1, 1, "ended NAME")
+	c := of(ts).sockets[args[0]]
+	if c == nil {
+		ts.Fatalf("there is no WebSocket %s", args[0])
+	}
+	c.SetReadDeadline(time.Now().Add(patience))
+	_, _, err := c.ReadMessage()
+	if !websocket.IsCloseError(err, websocket.CloseAbnormalClosure) {
+		outcome(ts, neg, fmt.Errorf("WebSocket %s: %v", args[0], err))
+		return
+	}
+	outcome(ts, neg, nil)
+}
+
 // redirectedDialer dials one address whatever name is asked for.
 type redirectedDialer struct{ address string }
 

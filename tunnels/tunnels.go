@@ -1,0 +1,168 @@
+// Package tunnels knows the long-lived answers of a route: WebSocket relays and
+// event streams. They outlive the generation that they began with for as long as
+// their route and their peer do, and are closed some time after either is gone
+// (R-WS-7). It relays nothing and closes nothing by itself: its owner calls Expire.
+package tunnels
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Tunnel is what a Set holds. Close may be called by any goroutine and more than
+// once; it does not wait.
+type Tunnel interface{ Close() }
+
+// Set is the open tunnels of one route, or of one peer. Generations share it by
+// the identity of that. A nil Set holds nothing and refuses nobody.
+type Set struct {
+	name    string
+	leaving *Leaving // nil: what is in it stays
+
+	mu     sync.Mutex
+	open   map[Tunnel]struct{}
+	closed bool
+}
+
+// NewSet returns an empty set; name says what it belongs to.
+func NewSet(name string, l *Leaving) *Set { return &Set{name: name, leaving: l} }
+
+// Name is what NewSet was told.
+func (s *Set) Name() string { return s.name }
+
+// Join adds t to each of the sets, or to none and reports false if one is closed.
+func Join(t Tunnel, sets ...*Set) bool {
+	for i, s := range sets {
+		if !s.add(t) {
+			Leave(t, sets[:i]...)
+			return false
+		}
+	}
+	return true
+}
+
+// Leave takes t out of each of the sets.
+func Leave(t Tunnel, sets ...*Set) {
+	for _, s := range sets {
+		if s != nil {
+			s.mu.Lock()
+			delete(s.open, t)
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *Set) add(t Tunnel) bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.open == nil {
+		s.open = map[Tunnel]struct{}{}
+	}
+	s.open[t] = struct{}{}
+	return true
+}
+
+// Len returns the number of open tunnels.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// Close closes all tunnels, raw, and refuses those that would still join. It
+// returns how many it closed.
+func (s *Set) Close() int {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]Tunnel, 0, len(s.open))
+	for t := range s.open {
+		open = append(open, t)
+	}
+	s.mu.Unlock()
+	for _, t := range open { // each leaves by itself
+		t.Close()
+	}
+	return len(open)
+}
+
+// Retire is called when no generation has what the set belongs to any more.
+func (s *Set) Retire() {
+	if s.leaving != nil {
+		s.leaving.add(s, time.Now())
+	}
+}
+
+// Leaving is the sets whose time runs. The zero value is ready; tunnels then have
+// no time at all.
+type Leaving struct {
+	mu    sync.Mutex
+	delay time.Duration
+	sets  []leaving
+}
+
+type leaving struct {
+	set *Set
+	due time.Time
+}
+
+// SetDelay sets how long tunnels live whose route goes from now on.
+func (l *Leaving) SetDelay(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = d
+}
+
+func (l *Leaving) add(s *Set, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sets = append(l.sets, leaving{s, now.Add(l.delay)})
+}
+
+// Expire closes the tunnels whose time is over.
+func (l *Leaving) Expire(now time.Time) {
+	var due []*Set
+	l.mu.Lock()
+	l.sets = slices.DeleteFunc(l.sets, func(x leaving) bool {
+		over := !now.Before(x.due)
+		if over {
+			due = append(due, x.set)
+		}
+		return over
+	})
+	l.mu.Unlock()
+	for _, s := range due {
+		s.Close()
+	}
+}
+
+// Left is a set whose tunnels will be closed.
+type Left struct {
+	Name string
+	Open int
+	Due  time.Time
+}
+
+// List returns the sets that have tunnels to close, the next one first.
+func (l *Leaving) List() (out []Left) {
+	l.mu.Lock()
+	sets := slices.Clone(l.sets)
+	l.mu.Unlock()
+	for _, x := range sets {
+		if n := x.set.Len(); n > 0 {
+			out = append(out, Left{x.set.name, n, x.due})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Left) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Name, b.Name)) })
+	return out
+}
