@@ -188,6 +188,7 @@ type Duplex interface {
 	io.Reader
 	io.Writer
 	SetReadDeadline(t time.Time) error // of Read; zero: none
+	Broken() bool                      // the connection has failed, which a reader would be told
 	CloseWrite() error                 // half-close towards the client
 	Close() error
 }

@@ -129,6 +129,9 @@ func (d *duplex) Write(p []byte) (int, error) { return d.c.nc.Write(p) }
 // SetReadDeadline bounds reads.
 func (d *duplex) SetReadDeadline(t time.Time) error { return d.c.sock.SetReadDeadline(t) }
 
+// Broken reports whether the connection has failed, without reading it.
+func (d *duplex) Broken() bool { return d.c.sock.raw != nil && rawio.Broken(d.c.sock.raw.Raw()) }
+
 // CloseWrite ends what the client receives.
 func (d *duplex) CloseWrite() error {
 	if cw, ok := d.c.nc.(interface{ CloseWrite() error }); ok && d.c.tls != nil {

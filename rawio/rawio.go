@@ -221,6 +221,22 @@ func (s *Socket) peek(fd uintptr) {
 	s.quiet = errno == syscall.EAGAIN
 }
 
+// Broken reports whether a connection has failed: by a reset, or because its peer
+// answers no more. It does not wait, needs no reader, and takes the failure from
+// none. A connection whose peer has ended its side, or both, has not failed.
+func Broken(rc syscall.RawConn) bool {
+	broken := false
+	err := rc.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(p, 0)
+		for err == unix.EINTR {
+			n, err = unix.Poll(p, 0)
+		}
+		broken = err == nil && n > 0 && p[0].Revents&unix.POLLERR != 0
+	})
+	return broken || err != nil
+}
+
 // Room returns how many bytes a write would take now without waiting, rounded down
 // by an eighth, because the kernel counts what it needs to keep them too; -1 if it
 // does not tell. The caller writes to s.

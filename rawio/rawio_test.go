@@ -211,3 +211,40 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A connection is broken by a reset, also behind bytes that nobody reads, and not
+// by an end.
+func TestBroken(t *testing.T) {
+	f := func(what string, do func(a, b *net.TCPConn), want bool) {
+		t.Helper()
+		a, b := pair(t)
+		rc := New(a).Raw()
+		if Broken(rc) {
+			t.Errorf("%s: broken before", what)
+		}
+		do(a.(*net.TCPConn), b.(*net.TCPConn))
+		for end := time.Now().Add(20 * time.Second); want && !Broken(rc); {
+			if time.Now().After(end) {
+				t.Errorf("%s: never broken", what)
+				return
+			}
+		}
+		for range 1000 {
+			if Broken(rc) != want {
+				t.Errorf("%s: broken is %v", what, !want)
+				return
+			}
+		}
+	}
+	reset := func(c *net.TCPConn) {
+		c.SetLinger(0)
+		c.Close()
+	}
+	f("bytes", func(a, b *net.TCPConn) { b.Write([]byte("x")) }, false)
+	f("an end", func(a, b *net.TCPConn) { b.CloseWrite() }, false)
+	f("two ends", func(a, b *net.TCPConn) { b.CloseWrite(); a.CloseWrite() }, false)
+	f("a reset", func(a, b *net.TCPConn) { reset(b) }, true)
+	f("a reset behind bytes", func(a, b *net.TCPConn) { b.Write([]byte("x")); reset(b) }, true)
+	f("a reset behind an end", func(a, b *net.TCPConn) { b.CloseWrite(); reset(b) }, true)
+	f("our own close", func(a, b *net.TCPConn) { a.Close() }, true)
+}

@@ -177,6 +177,7 @@ func (r *relay) copyUp(rest time.Duration, done chan<- struct{}) {
 		p.dst = socket{r.sock}
 	}
 	p.end = func() error { return closeWrite(r.peer) }
+	p.held, p.lost = handsDown, func() bool { return r.own != nil && rawio.Broken(r.own) }
 	p.copy()
 }
 
@@ -187,6 +188,7 @@ func (r *relay) copyDown(rest time.Duration) {
 		p.src = socket{r.sock}
 	}
 	p.end = r.client.CloseWrite
+	p.held, p.lost = handsUp, r.client.Broken
 	p.copy()
 }
 
@@ -202,6 +204,8 @@ func (r *relay) wake(c wakeable, d time.Duration) {
 	c.SetReadDeadline(at) // a connection that is closed needs none
 }
 
+var errLost = errors.New("connection reset, or its peer is silent")
+
 // pipe copies one direction.
 type pipe struct {
 	r     *relay
@@ -213,6 +217,9 @@ type pipe struct {
 	from  wakeable     // of src
 	other wakeable     // source of the other direction
 	rest  time.Duration
+
+	held uint64      // the hands of the other direction
+	lost func() bool // the connection of its source has failed
 }
 
 // copy copies until src has ended, one of both has failed, or the relay rests.
@@ -255,9 +262,16 @@ func (p *pipe) copy() {
 // directions rest. seen is what moves were at the beginning of the wait.
 func (p *pipe) leaves(seen *uint64) bool {
 	m := &p.r.moves
-	if now := m.Load(); now == *seen && now&(handsUp|handsDown|resting) == 0 && m.CompareAndSwap(now, now|resting) {
+	now := m.Load()
+	if now == *seen && now&(handsUp|handsDown|resting) == 0 && m.CompareAndSwap(now, now|resting) {
 		p.other.SetReadDeadline(time.Unix(1, 0))
 		return true
+	}
+	if now&p.held != 0 && p.lost() {
+		// It waits for a receiver that takes nothing, and reads no more: so it
+		// cannot know.
+		p.r.fail(p.r.blame(p.d == &p.r.up, errLost))
+		return false
 	}
 	p.r.wake(p.from, p.rest)
 	// Only now: the other one may have proposed, and woken us, before we moved the

@@ -3,12 +3,14 @@ package wsrelay
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,5 +297,56 @@ func TestRestLosesNoByte(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// A side whose connection fails is noticed although the other takes nothing, so that
+// nobody reads what it has sent (R-STREAM-5).
+func TestFailureBehindAStalledReceiver(t *testing.T) {
+	// pour writes until everything between here and the stalled side is full.
+	pour := func(c net.Conn) {
+		var sent atomic.Int64
+		go func() {
+			for b := make([]byte, 64<<10); ; {
+				n, err := c.Write(b)
+				if sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		}()
+		for last := int64(-1); last != sent.Load(); <-time.After(200 * time.Millisecond) {
+			last = sent.Load()
+		}
+	}
+	reset := func(c net.Conn) {
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+	stall := make(chan struct{})
+	defer close(stall)
+	h, _ := handler(tcp(t, func(p *peer) {
+		p.head()
+		io.WriteString(p, switching)
+		<-stall
+	}))
+	s := serve(t, h, false)
+	p := s.tunnel()
+	p.SetDeadline(time.Time{})
+	pour(p.Conn)
+	reset(p.Conn)
+	if err := s.lastErr(1); !errors.Is(err, exchange.ErrClientGone) {
+		t.Errorf("a client that was reset: %v", err)
+	}
+
+	h, _ = handler(tcp(t, func(p *peer) {
+		p.head()
+		io.WriteString(p, switching)
+		pour(p.Conn)
+		reset(p.Conn)
+	}))
+	s = serve(t, h, false)
+	s.tunnel() // and reads nothing
+	if err := s.lastErr(1); exchange.ReasonOf(err) != "response_error" {
+		t.Errorf("a peer that was reset: %v", err)
 	}
 }
