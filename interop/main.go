@@ -81,6 +81,7 @@ var sections = []section{
 	{"http2", http2},
 	{"measure", measure},
 	{"config", config},
+	{"reload", reload},
 	{"slow", slow},
 	{"load", load},
 }
