@@ -296,7 +296,7 @@ func TestCrowdGivesMemoryBack(t *testing.T) {
 	}
 	c.expect(t, "/", "[GET / ]")
 	parked(t, s, 1)
-	waitFor(t, func() bool { return forced() == before+1 })
+	waitFor(t, func() bool { return forced() == before+2 })
 }
 
 // TestParkingMeetsItsEnd lets rests, requests, ends of clients, expiry and the
