@@ -321,3 +321,40 @@ func fill(v reflect.Value) {
 		v.Set(reflect.MakeFunc(v.Type(), nil))
 	}
 }
+
+// upgradableWire is a fakeWire that hands its connection over.
+type upgradableWire struct{ fakeWire }
+
+func (w *upgradableWire) Upgrade(*Response) (Duplex, error) { return nil, nil }
+
+// noTunnel is a Tunnel that is never run.
+type noTunnel struct{ Tunnel }
+
+// What a handler leaves behind is found by whoever runs it, of an upgraded exchange
+// alone, and not by the next exchange.
+func TestDetach(t *testing.T) {
+	w := &upgradableWire{}
+	x := &Exchange{}
+	x.Reset(w)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("detached before the upgrade")
+			}
+		}()
+		x.Detach(noTunnel{})
+	}()
+	err := Run(x, HandlerFunc(func(x *Exchange) error {
+		if _, err := x.Upgrade(); err != nil {
+			return err
+		}
+		x.Detach(noTunnel{})
+		return nil
+	}))
+	if err != nil || x.Detached() != (noTunnel{}) || len(w.log) != 0 {
+		t.Errorf("%v, %v, %v", err, x.Detached(), w.log)
+	}
+	if x.Reset(w); x.Detached() != nil {
+		t.Error("the next exchange has it too")
+	}
+}

@@ -151,6 +151,19 @@ func TestParkingLosesNoByte(t *testing.T) {
 	}
 }
 
+// TestParkedPreface: a connection that was parked before it said anything may still
+// turn out to speak HTTP/2.
+func TestParkedPreface(t *testing.T) {
+	s := startResting(t, echo, front.Limits{EnableH2C: true}, false)
+	c := connect(t, s)
+	parked(t, s, 1)
+	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	frame := make([]byte, 9)
+	if _, err := io.ReadFull(c.r, frame); err != nil || frame[3] != 4 { // SETTINGS
+		t.Errorf("%x, %v", frame, err)
+	}
+}
+
 // TestParkedSeesTheNewSite: the next request of a parked connection is served by
 // the site that is current then.
 func TestParkedSeesTheNewSite(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 type Gauges struct {
 	ActiveConnections func() int // client connections open
 	ActiveRequests    func() int // exchanges being served
+	ParkedConnections func() int // those of ActiveConnections that are at rest
 	WebSocketRelays   func() int // upgraded connections relayed
 	Bugs              func() int // panics caught; only grows
 
@@ -64,6 +65,7 @@ func New() *Metrics {
 	m.addConfig()
 	m.gauge("active_connections", "Client connections open.", func(g *Gauges) func() int { return g.ActiveConnections })
 	m.gauge("active_requests", "Requests being served.", func(g *Gauges) func() int { return g.ActiveRequests })
+	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
 	m.registry.MustRegister(&lookupCollector{m})
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))

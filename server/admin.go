@@ -20,6 +20,7 @@ func (s *Server) observe() {
 	s.kept.Metrics.Watch(metrics.Gauges{
 		ActiveConnections: func() int { return s.front.Snapshot().Active },
 		ActiveRequests:    func() int { return s.front.Snapshot().InFlight },
+		ParkedConnections: func() int { return s.front.Snapshot().Parked },
 		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
 		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
 		Lookups: func() metrics.Lookups {
