@@ -49,7 +49,8 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bw.x.Reset(bw)
 	bw.fill()
 	if r.ProtoMajor == 1 {
-		bw.rc.EnableFullDuplex() // handlers may answer while they read; not to be able to is no error
+		bw.rc.EnableFullDuplex()            // handlers may answer while they read; not to be able to is no error
+		bw.rc.SetWriteDeadline(time.Time{}) // of the request before
 	}
 	if r.ProtoMajor == 2 {
 		b.srv.http2.Add(1)
@@ -73,6 +74,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handler = answerWith(err)
 	}
 	err = b.srv.run(&bw.x, handler, bw)
+	bw.lastWrite()
 	b.srv.finished(site, &bw.x, err)
 	if r.ProtoMajor == 1 {
 		// What is left of the body is read here. net/http would do so after it has
@@ -98,15 +100,20 @@ type bridgeWire struct {
 	lim *Limits
 	now time.Time
 
-	bodyRead        bool
-	stopped         atomic.Bool
-	readBy, writeBy time.Time
-	trailers        exchange.Fields
+	bodyRead bool
+	stopped  atomic.Bool
+	duplex   atomic.Bool // the head is sent: the client may take its time with the rest of the body
+	readBy   time.Time
+	trailers exchange.Fields
 
 	started bool
 	bounded bool
 	left    int64 // bytes of the announced length not yet written
 	aborted bool
+	stall   *time.Timer // fails a write that takes too long; nil before the first
+
+	mu       sync.Mutex
+	returned bool // ServeHTTP has, or is about to
 }
 
 // fill sets x.Req from the request. The order of fields is lost on the way
@@ -202,9 +209,12 @@ func lengthHolds(r *http.Request) bool {
 
 // Read reads the request body; net/http sends the 100 with the first call.
 func (w *bridgeWire) Read(p []byte) (int, error) {
-	if by := time.Now().Add(w.lim.connTimeout()); w.readBy.Before(by) {
+	if by := time.Now().Add(w.lim.connTimeout()); !w.duplex.Load() && w.readBy.Before(by) {
 		w.readBy = by.Add(slack)
 		w.rc.SetReadDeadline(w.readBy)
+		if w.duplex.Load() { // since just now
+			w.rc.SetReadDeadline(time.Time{})
+		}
 	}
 	if w.stopped.Load() { // see h1conn.Read: StopRead may have come in between
 		w.rc.SetReadDeadline(time.Unix(1, 0))
@@ -264,10 +274,11 @@ func (w *bridgeWire) Context() context.Context { return w.r.Context() }
 // Head hands a head to net/http.
 func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 	h := w.w.Header()
-	w.extendWrite()
 	if !last {
 		w.setFields(h, &r.Fields)
+		w.writing()
 		w.w.WriteHeader(r.Status)
+		w.written()
 		clear(h) // the fields of a hint are not those of the answer
 		return nil
 	}
@@ -287,7 +298,21 @@ func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 		w.bounded, w.left = !noBody, r.Length
 	}
 	w.w.WriteHeader(r.Status)
+	if w.r.ProtoMajor == 2 && w.r.ContentLength != 0 {
+		w.openEnd()
+	}
 	return nil
+}
+
+// openEnd takes the deadline from the rest of the request body. A stream that is
+// answered while it is open is one of messages both ways (gRPC), on which silence
+// is no fault; what slow uploads hold up is the answer, and that is there.
+func (w *bridgeWire) openEnd() {
+	w.duplex.Store(true)
+	w.rc.SetReadDeadline(time.Time{})
+	if w.stopped.Load() { // see Read
+		w.rc.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // setFields copies what may be sent and does not belong to the connection.
@@ -305,11 +330,35 @@ func (w *bridgeWire) setFields(h http.Header, f *exchange.Fields) {
 	}
 }
 
-func (w *bridgeWire) extendWrite() {
-	if by := time.Now().Add(w.lim.connTimeout()); w.writeBy.Before(by) {
-		w.writeBy = by.Add(slack)
-		w.rc.SetWriteDeadline(w.writeBy)
+// writing bounds the write that follows, until written. The deadlines of package
+// http2 are no use here: they reset a stream also while nothing is written, and an
+// answer may pause for any time.
+func (w *bridgeWire) writing() {
+	if w.stall == nil {
+		w.stall = time.AfterFunc(w.lim.connTimeout(), w.failWrite)
+	} else {
+		w.stall.Reset(w.lim.connTimeout())
 	}
+}
+
+func (w *bridgeWire) written() { w.stall.Stop() }
+
+// failWrite makes the write that is under way fail, if ServeHTTP still runs: later,
+// w.rc belongs to net/http.
+func (w *bridgeWire) failWrite() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.returned {
+		w.rc.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+// lastWrite bounds what net/http writes once ServeHTTP has returned.
+func (w *bridgeWire) lastWrite() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.returned = true
+	w.rc.SetWriteDeadline(time.Now().Add(w.lim.connTimeout()))
 }
 
 // Write writes body bytes, never more than the announced length: a client that
@@ -321,8 +370,9 @@ func (w *bridgeWire) Write(p []byte) (int, error) {
 	}
 	sent := 0
 	for sent < n {
-		w.extendWrite() // pieces, because each write has one deadline
+		w.writing() // pieces, because each write has one deadline
 		m, err := w.w.Write(p[sent:min(n, sent+64<<10)])
+		w.written()
 		sent += m
 		w.left -= int64(m)
 		if err != nil {
@@ -337,8 +387,10 @@ func (w *bridgeWire) Write(p []byte) (int, error) {
 
 // Flush sends all bytes so far.
 func (w *bridgeWire) Flush() error {
-	w.extendWrite()
-	if err := w.rc.Flush(); err != nil {
+	w.writing()
+	err := w.rc.Flush()
+	w.written()
+	if err != nil {
 		return clientFailed(err)
 	}
 	return nil
@@ -365,7 +417,7 @@ func (w *bridgeWire) End(trailers *exchange.Fields) error {
 // pass through Run and the handler's frames, and count as a bug.
 func (w *bridgeWire) Abort(cause error) {
 	if w.started && !w.aborted && !errors.Is(cause, exchange.ErrClientGone) {
-		w.rc.Flush() // what was sent before the cut is seen
+		w.Flush() // what was sent before the cut is seen
 	}
 	w.aborted = true
 }

@@ -1,14 +1,19 @@
 package front_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"httpjet/exchange"
 	"httpjet/exchange/exchangetest"
@@ -177,6 +182,71 @@ func TestStalledBody(t *testing.T) {
 		within(t, "408", last, 60*time.Second)
 		if errs := site.Errs(); len(errs) != 1 || exchange.ReasonOf(errs[0]) != "request_stalled" {
 			t.Errorf("errors %v", errs)
+		}
+	})
+}
+
+// R-UP-5: a client may be silent for any time on a stream of HTTP/2 that is answered
+// while it is open, also when a read of its body was under way before the answer.
+func TestOpenStreamMayBeSilent(t *testing.T) {
+	site := timedSite(handle(func(x *exchange.Exchange) error {
+		reading, read := make(chan struct{}), make(chan string, 1)
+		go func() {
+			close(reading)
+			b, err := io.ReadAll(x.Body())
+			read <- fmt.Sprint(string(b), " ", err)
+		}()
+		<-reading
+		if err := x.Start(200); err != nil {
+			return err
+		}
+		if err := x.Flush(); err != nil {
+			return err
+		}
+		got := <-read
+		_, err := io.WriteString(x, got)
+		return err
+	}))
+	site.Lim.EnableH2C = true
+	inFakeTime(t, site, func(t *testing.T, _ *front.Server, connect func() net.Conn) {
+		c := connect()
+		defer c.Close()
+		head, answer := make(chan struct{}), make(chan string, 1)
+		fr := http2.NewFramer(c, c)
+		go func() { // the pipe has no buffer: somebody always reads
+			for text := ""; ; {
+				f, err := fr.ReadFrame()
+				switch f := f.(type) {
+				case *http2.HeadersFrame:
+					close(head)
+				case *http2.DataFrame:
+					text += string(f.Data())
+					if f.StreamEnded() {
+						answer <- text
+					}
+				}
+				if err != nil {
+					close(answer)
+					return
+				}
+			}
+		}()
+		io.WriteString(c, http2.ClientPreface)
+		fr.WriteSettings()
+		var block bytes.Buffer
+		enc := hpack.NewEncoder(&block)
+		for _, f := range []string{":method POST", ":scheme http", ":authority a", ":path /"} {
+			name, value, _ := strings.Cut(f, " ")
+			enc.WriteField(hpack.HeaderField{Name: name, Value: value})
+		}
+		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+		<-head
+		for i := range 3 {
+			advance(10 * time.Minute)
+			fr.WriteData(1, i == 2, []byte("x"))
+		}
+		if got := <-answer; got != "xxx <nil>" {
+			t.Errorf("%q; %v", got, site.Errs())
 		}
 	})
 }
