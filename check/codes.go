@@ -42,7 +42,7 @@ var Codes = []Code{
 	{Code: "E-LISTEN-DUP", Severity: "error", Means: "Two listeners want one address. The first is opened.", Do: "Give each an address of its own, or join their maps.", Treatment: xmlconf.Refused},
 	{Code: "E-MAP", Severity: "error", Means: "A name leads nowhere, or a domain to two virtual hosts: a map, a list of listeners or suspendedVhosts names what is not declared. The first map of a domain stays.",
 		Do: "Declare what is named, or correct the name.", Treatment: xmlconf.NoEffect},
-	{Code: "E-NOT-YET", Severity: "error", Means: "Something is not built yet, and without it more is served than the file allows, or an application cannot be reached.",
+	{Code: "E-NOT-YET", Severity: "error", Means: "Something is not built yet, and without it more is served than the file allows.",
 		Do: "Do what the hint says until it is built.", Treatment: xmlconf.Refused},
 	{Code: "E-OLD-SCHEMA", Severity: "error", Means: "The file is of the schema from before 2005, with settings in attributes or in lists that were renamed since. It is not used.",
 		Do: "Write the elements of today; LiteSpeed's own console does so when it saves.", Treatment: xmlconf.Refused},

@@ -109,14 +109,19 @@ func bare(err error) error {
 func (d *Dialer) dial(ctx context.Context, t *Target, cfg *tls.Config) (conn, socket net.Conn, err error) {
 	c, cancel := context.WithTimeout(ctx, t.InitTimeout)
 	defer cancel()
-	conn, socket, err = d.connect(c, t, cfg)
-	switch {
-	case err == nil:
-		return conn, socket, nil
-	case ctx.Err() != nil:
-		return nil, nil, clientGone(ctx)
+	if conn, socket, err = d.connect(c, t, cfg); err != nil {
+		return nil, nil, dialFailure(ctx, c, t, err)
 	}
-	return nil, nil, NewDialError(c, t.Address, err)
+	return conn, socket, nil
+}
+
+// dialFailure is what the failed dial of a call means: ctx is the call's, and wait
+// ends with the time that the dial has.
+func dialFailure(ctx, wait context.Context, t *Target, err error) error {
+	if ctx.Err() != nil {
+		return clientGone(ctx)
+	}
+	return NewDialError(wait, t.Address, err)
 }
 
 // connect opens a connection to t and does the TLS handshake if cfg is not nil,

@@ -46,12 +46,29 @@ type Target struct {
 	Network string // "tcp" or "unix"
 	Address string // "host:port" or the socket's path
 	TLSName string // name verified in the peer's certificate, for H1S and H2S
+	TLSID   string // of the roots, certificate and rules of TLS; "": the defaults
 
 	MaxConns    int           // connections at once, >= 1
 	InitTimeout time.Duration // resolve, connect, TLS; also the wait for a permit
 	KeepAlive   time.Duration // idle life of a connection; 0: not kept
 	HeadTimeout time.Duration // from the end of the upload to the reply head
 	BodyTimeout time.Duration // longest pause of the upload
+}
+
+// fill puts the defaults where t has zeros (spec §39).
+func (t *Target) fill() {
+	if t.MaxConns <= 0 {
+		t.MaxConns = 100
+	}
+	if t.InitTimeout <= 0 {
+		t.InitTimeout = defaultInit
+	}
+	if t.HeadTimeout <= 0 {
+		t.HeadTimeout = defaultHead
+	}
+	if t.BodyTimeout <= 0 {
+		t.BodyTimeout = defaultBody
+	}
 }
 
 // Call is one request to a processor.
@@ -76,6 +93,13 @@ type Call struct {
 
 	HeadTimeout time.Duration // overrides the target's when > 0 (R-CTX-10)
 	Now         time.Time     // a recent reading of the clock; zero: Do reads it
+
+	// TakesTrailers says that the client's TE lists trailers; HTTP/2 peers are
+	// told (R-HDR-1).
+	TakesTrailers bool
+
+	// upload is the body on its way to HTTP/2 peers; see Close.
+	upload *upload
 }
 
 // Reply is a reply head with its body still on the wire. It is valid until Close:
@@ -109,14 +133,17 @@ func (r *Reply) Close() error {
 // A Client speaks one protocol to one Target.
 type Client interface {
 	// Do sends c and returns when the reply head is in. Its error is a
-	// *DialError if no byte was sent, an *exchange.Error with the token of
-	// R-HDR-8 otherwise, or wraps exchange.ErrClientGone.
+	// *DialError if no byte was sent, or if the peer has said that it has not
+	// looked at the request and no byte of the body was given away: then the
+	// same Call may be made to the next peer. Else it is an *exchange.Error with
+	// the token of R-HDR-8, or wraps exchange.ErrClientGone.
 	Do(ctx context.Context, c *Call) (*Reply, error)
 	// Retire closes idle connections now and busy ones when they come back.
 	Retire()
 }
 
-// DialError says that no byte of the request was sent.
+// DialError says that no byte of the request was sent, or that the peer has said
+// that it has not looked at it.
 type DialError struct {
 	Addr    string
 	Timeout bool

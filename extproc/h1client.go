@@ -40,18 +40,7 @@ func (d *Dialer) H1(t Target, base *tls.Config) *H1Client {
 	if t.Scheme != H1 && t.Scheme != H1S {
 		panic("BUG: extproc: no HTTP/1 target")
 	}
-	if t.MaxConns <= 0 {
-		t.MaxConns = 100
-	}
-	if t.InitTimeout <= 0 {
-		t.InitTimeout = defaultInit
-	}
-	if t.HeadTimeout <= 0 {
-		t.HeadTimeout = defaultHead
-	}
-	if t.BodyTimeout <= 0 {
-		t.BodyTimeout = defaultBody
-	}
+	t.fill()
 	p := &H1Client{target: t, dialer: d, permits: budget.NewPermits(t.MaxConns)}
 	if t.Scheme == H1S {
 		p.tls = clientTLS(&t, base, "http/1.1")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 
 	"httpjet/exchange"
 	"httpjet/h1"
@@ -28,6 +30,11 @@ type Probe struct {
 // another reason than its deadline, and then says nothing about the target.
 func (p *H1Client) Probe(ctx context.Context, pr Probe) error {
 	status, step, err := p.probe(ctx, pr)
+	return pr.result(ctx, status, step, err)
+}
+
+// result is what a probe has found: a status, or the step that failed.
+func (pr Probe) result(ctx context.Context, status int, step string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Canceled
@@ -59,7 +66,7 @@ func (p *H1Client) probe(ctx context.Context, pr Probe) (status int, step string
 	f.Add("User-Agent", "httpjet-health")
 	f.Add("Accept", "*/*")
 	f.Add("Connection", "close")
-	if _, err = conn.Write(h1.AppendRequest(nil, pr.Method, pr.Path, p.probeHost(pr.Host), &f, 0)); err == nil {
+	if _, err = conn.Write(h1.AppendRequest(nil, pr.Method, pr.Path, pr.host(&p.target), &f, 0)); err == nil {
 		status, err = readStatus(conn, pr.Method)
 	}
 	return status, "reply", err
@@ -92,14 +99,49 @@ func readStatus(conn net.Conn, method string) (int, error) {
 	return 0, errors.New("head too large")
 }
 
-// probeHost is the value of Host: what is configured, else the peer's authority.
-// A Unix socket has none; applications expect a name there.
-func (p *H1Client) probeHost(host string) string {
+// host is the value of Host: what is configured, else the peer's authority. A Unix
+// socket has none; applications expect a name there.
+func (pr Probe) host(t *Target) string {
 	switch {
-	case host != "":
-		return host
-	case p.target.Network == "unix":
+	case pr.Host != "":
+		return pr.Host
+	case t.Network == "unix":
 		return "localhost"
 	}
-	return p.target.Address
+	return t.Address
+}
+
+// Probe checks the target as H1Client.Probe does, in its own protocol: a request
+// goes out once the peer has shown that it speaks HTTP/2.
+func (p *H2Client) Probe(ctx context.Context, pr Probe) error {
+	status, step, err := p.probe(ctx, pr)
+	return pr.result(ctx, status, step, err)
+}
+
+func (p *H2Client) probe(ctx context.Context, pr Probe) (status int, step string, err error) {
+	if pr.Method == "" {
+		_, socket, err := p.dialer.connect(ctx, &p.target, p.tls)
+		if err == nil {
+			socket.Close()
+		}
+		return 0, "connect", err
+	}
+	c, err := p.dialer.openH2(ctx, &p.target, p.tls, newH2transport(maxProbeHead, 0))
+	if err != nil {
+		return 0, "connect", err
+	}
+	defer c.close()
+	scheme := "http"
+	if p.tls != nil {
+		scheme = "https"
+	}
+	host := pr.host(&p.target)
+	r := &http.Request{Method: pr.Method, Host: host, URL: &url.URL{Scheme: scheme, Host: host, Opaque: pr.Path},
+		Header: http.Header{"User-Agent": {"httpjet-health"}, "Accept": {"*/*"}}} // no cookie, no credentials
+	resp, err := c.roundTrip(r.WithContext(ctx))
+	if err != nil {
+		cause, _, _ := ofStream(err)
+		return 0, "reply", cause
+	}
+	return resp.StatusCode, "reply", nil
 }

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 frames are what some of these tests are about
+
 package extproc
 
 import (
@@ -11,10 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // probeOf probes with all the time there is and returns the error as text.
-func probeOf(p *H1Client, pr Probe) string {
+func probeOf(p interface {
+	Probe(ctx context.Context, pr Probe) error
+}, pr Probe) string {
 	c, cancel := context.WithTimeout(bg, patience)
 	defer cancel()
 	if err := p.Probe(c, pr); err != nil {
@@ -162,6 +168,67 @@ func TestProbeUnix(t *testing.T) {
 	}
 	if h := u.heads(); len(h) != 1 || !strings.Contains(h[0], "\r\nHost: localhost\r\n") {
 		t.Errorf("%q", h)
+	}
+}
+
+// R-PROBE-3: over HTTP/2 too; a connection of its own, that is closed.
+func TestProbeH2(t *testing.T) {
+	seen, closed := make(chan string, 1), make(chan int, 1)
+	f := func(pr Probe, want string, answer func(p *h2peer, id uint32)) {
+		t.Helper()
+		u := newH2peers(t, func(p *h2peer) {
+			if h := p.request(); h != nil {
+				seen <- fieldText(h)
+				answer(p, h.StreamID)
+			}
+			for p.next() != nil {
+			}
+			closed <- p.n
+		})
+		tg := h2target(u.addr)
+		tg.MaxConns = 1
+		p := h2client(t, tg)
+		if got := probeOf(p, pr); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		head := soon(t, "a request", seen)
+		for _, want := range []string{":method: " + pr.Method + "\n", ":path: " + pr.Path + "\n", "user-agent: httpjet-health\n", "accept: */*\n"} {
+			if !strings.Contains(head, want) {
+				t.Errorf("%q", head)
+			}
+		}
+		if authority := pr.Host; authority != "" && !strings.Contains(head, ":authority: "+authority+"\n") || authority == "" && !strings.Contains(head, ":authority: "+u.addr+"\n") {
+			t.Errorf("%q", head)
+		}
+		soon(t, "it is closed", closed)
+		if s := p.Stats(); s != (PoolStats{}) {
+			t.Errorf("probe left %+v", s)
+		}
+	}
+	get, head := Probe{Method: "GET", Path: "/up?x=1", Status: 200}, Probe{Method: "HEAD", Path: "/", Host: "app.test"}
+	f(get, "ok", func(p *h2peer, id uint32) {
+		p.head(id, false, ":status", "103")
+		p.ok(id, "x")
+	})
+	f(get, "ok", func(p *h2peer, id uint32) { p.head(id, false, ":status", "200") }) // its body is not awaited
+	f(head, "ok", func(p *h2peer, id uint32) { p.head(id, true, ":status", "299") })
+	f(get, "status 302", func(p *h2peer, id uint32) { p.head(id, true, ":status", "302", "location", "/ok") })
+	f(get, "reply: http2: response header list", func(p *h2peer, id uint32) { p.head(id, false, ":status", "200", "x", strings.Repeat("x", 16<<10)) })
+	f(get, "reply: stream reset", func(p *h2peer, id uint32) { p.reset(id, http2.ErrCodeInternal) })
+	f(get, "reply: ", func(p *h2peer, id uint32) { p.conn.Close() })
+	// connect opens a connection and says nothing.
+	u := newUpstream(t, func(u *upstream, c *upConn) { io.Copy(io.Discard, c) })
+	p := h2client(t, h2target(u.addr))
+	if got := probeOf(p, Probe{}); got != "ok" {
+		t.Error(got)
+	}
+	c, cancel := context.WithTimeout(bg, 20*time.Millisecond)
+	defer cancel()
+	if err := p.Probe(c, get); err == nil || err.Error() != "connect: not in time" {
+		t.Error(err)
+	}
+	if got := probeOf(h2client(t, h2target(newUpstream(t, answer(ok)).addr)), get); !strings.HasPrefix(got, "connect: ") {
+		t.Error(got)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"httpjet/budget"
 	"httpjet/exchange"
+	"httpjet/extproc"
 	"httpjet/front"
 	"httpjet/generation"
 	"httpjet/metrics"
@@ -116,8 +117,12 @@ func newSite(b *testing.B, conns int) *site {
 		}
 	})
 	reply := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
-	for _, up := range kept.Proxies.Values() {
+	for _, c := range kept.Proxies.Values() {
+		up, ok := c.(*extproc.H1Client)
 		for range conns {
+			if !ok {
+				break
+			}
 			up.Stock(&upstream{mem: mem{yields: conns > 1}, reply: reply})
 		}
 	}

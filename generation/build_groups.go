@@ -2,6 +2,7 @@ package generation
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	}
 	for i, pe := range p.peers {
 		t, a := pe.target(), pe.owner.decl.Targets[pe.i]
-		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.client(t), Drained: slices.Contains(d.Drained, i)}
+		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.client(t, pe.owner.tls), Drained: slices.Contains(d.Drained, i)}
 		check, _ := healthCheck(pe.owner)
 		m := member{client: peer.Client, address: a, probe: check.Probe}
 		peer.Verdict, m.clock = b.verdict(pe, t, peer.Client)
@@ -98,8 +99,8 @@ func (b *builder) label(p *processor) string {
 	return name
 }
 
-// client leases the client of a target.
-func (b *builder) client(t extproc.Target) extproc.Client {
+// client leases the client of a target; base is the TLS that t names by its TLSID.
+func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
 	if t.Kind == extproc.KindFastCGI {
 		c, release := b.kept.Apps.Acquire(t, func() *fastcgi.Client {
 			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Dial: b.kept.Dialer.Dial})
@@ -107,7 +108,7 @@ func (b *builder) client(t extproc.Target) extproc.Client {
 		b.g.leases = append(b.g.leases, release)
 		return c
 	}
-	c, release := b.kept.Proxies.Acquire(t, func() *extproc.H1Client { return b.kept.Dialer.H1(t, nil) })
+	c, release := b.kept.Proxies.Acquire(t, func() ProxyClient { return newProxyClient(&b.kept.Dialer, t, base) })
 	b.g.leases = append(b.g.leases, release)
 	return c
 }

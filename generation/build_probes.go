@@ -14,12 +14,13 @@ import (
 // peerKey is the identity of a peer's verdict and of the clock of its probes
 // (R-GRP-9). Its health check is part of it: with another one it begins cold.
 type peerKey struct {
-	scope, name               string
-	kind                      extproc.Kind
-	scheme                    extproc.Scheme
-	network, address, tlsName string
-	check                     probes.Check
-	health                    groups.Health
+	scope, name      string
+	kind             extproc.Kind
+	scheme           extproc.Scheme
+	network, address string
+	tlsName, tlsID   string
+	check            probes.Check
+	health           groups.Health
 }
 
 // countKey is what the probes of a peer are counted by, whatever its address and
@@ -35,7 +36,7 @@ type countKey struct {
 // once.
 func (b *builder) verdict(pe peer, t extproc.Target, client extproc.Client) (*groups.Verdict, *probes.Clock) {
 	check, health := healthCheck(pe.owner)
-	key := peerKey{t.Scope, t.Name, t.Kind, t.Scheme, t.Network, t.Address, t.TLSName, check, health}
+	key := peerKey{t.Scope, t.Name, t.Kind, t.Scheme, t.Network, t.Address, t.TLSName, t.TLSID, check, health}
 	v, release := b.kept.Verdicts.Acquire(key, func() *groups.Verdict { return groups.NewVerdict(health, time.Now) })
 	b.g.leases = append(b.g.leases, release)
 	if health == (groups.Health{}) {

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ type processor struct {
 	group *groups.Group         // once something names it
 	up    *upstream             // likewise
 	fault string                // why it cannot be routed to although it resolves; "" if it can
+	tls   *tls.Config           // what its <upstreamTLS> says; nil without one
+	tlsID string                // and what it is known by
 }
 
 // peer is one address of a processor.
@@ -114,9 +117,8 @@ func (b *builder) describe(p *processor) {
 	for i := range d.Targets {
 		p.peers = append(p.peers, peer{p, i})
 	}
-	if s := d.Targets[0].Scheme; s == "h2" || s == "h2s" {
-		p.fault = "HTTP/2 upstreams are not built yet"
-		b.fs.Error("E-NOT-YET", d.At("address"), "use http:// or https://", "extProcessor %q: HTTP/2 upstreams are not built yet; what names it answers 503", d.Name)
+	if d.UpstreamTLS != nil {
+		b.buildUpstreamTLS(p)
 	}
 }
 
@@ -166,9 +168,9 @@ func (pe peer) target() extproc.Target {
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,
 		HeadTimeout: d.ResponseTimeout, BodyTimeout: d.BodyTimeout}
 	if p.kind == xmlconf.KindProxy {
-		t.Kind, t.Scheme = extproc.KindProxy, extproc.H1
-		if a.Scheme == "https" {
-			t.Scheme = extproc.H1S
+		t.Kind, t.Scheme, t.TLSID = extproc.KindProxy, schemes[a.Scheme], p.tlsID
+		if d.UpstreamTLS != nil && d.UpstreamTLS.ServerName != "" {
+			t.TLSName = d.UpstreamTLS.ServerName
 		}
 	}
 	if !d.PersistConn {

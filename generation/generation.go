@@ -44,7 +44,7 @@ type Options struct {
 
 // Kept is what outlives a generation, by keys that are whole identities.
 type Kept struct {
-	Proxies  keep.Map[extproc.Target, *extproc.H1Client]
+	Proxies  keep.Map[extproc.Target, ProxyClient]
 	Apps     keep.Map[extproc.Target, *fastcgi.Client]
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]

@@ -44,7 +44,7 @@ func TestAllDialsShareTheResolver(t *testing.T) {
 		for _, c := range r.kept.Proxies.Values() {
 			_, err := c.Do(t.Context(), call)
 			f("proxy", err)
-			_, _, err = c.Dial(t.Context())
+			_, _, err = c.(*extproc.H1Client).Dial(t.Context())
 			f("tunnel", err)
 			f("probe", c.Probe(t.Context(), extproc.Probe{}))
 		}

@@ -118,6 +118,12 @@ func causeOf(o outcome, err error) Cause {
 		if _, ok := errors.AsType[*net.DNSError](err); ok {
 			return DNS
 		}
+		if errors.Is(err, extproc.ErrNotHTTP2) {
+			return Protocol
+		}
+		if errors.Is(err, extproc.ErrUnread) {
+			return Reset
+		}
 		if e, ok := errors.AsType[*net.OpError](err); ok { // of the socket's dial, or a read of the handshake
 			if e.Op == "dial" {
 				return Dial
@@ -130,7 +136,7 @@ func causeOf(o outcome, err error) Cause {
 		return TLS
 	}
 	_, op := errors.AsType[*net.OpError](err)
-	if op || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if op || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, extproc.ErrReset) {
 		return Reset
 	}
 	return Protocol

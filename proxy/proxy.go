@@ -124,7 +124,8 @@ func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
 	p.x = x
 	h.Forward.Fields(x, &p.fields)
 	p.call = extproc.Call{Method: x.Req.Method, URI: target, Host: h.Forward.Host(x), Fields: &p.fields,
-		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, Now: x.Recent()}
+		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, Now: x.Recent(),
+		TakesTrailers: x.Req.Fields.Has("TE") && x.Req.Fields.HasToken("TE", "trailers")}
 	if x.Req.Length != 0 {
 		p.call.Body, p.call.StopBody, p.call.Trailers = x.Body(), x.StopBody, p.trailers
 	}
@@ -146,6 +147,7 @@ func (p *hop) trailers() *exchange.Fields {
 }
 
 func (p *hop) release() {
+	p.call.Close() // of a body that the last peer has left
 	p.fields.Reset()
 	p.call, p.x = extproc.Call{}, nil
 	hops.Put(p)

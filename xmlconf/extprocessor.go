@@ -41,7 +41,7 @@ type ExtProcessor struct {
 	CircuitBreaker *CircuitBreaker `conf:"circuitBreaker" as:"honoured,strict" doc:"response breaker"`
 	Retry          *Retry          `conf:"retry" as:"later,strict" doc:"further attempts"`
 	PeerRateLimit  *PeerRateLimit  `conf:"peerRateLimit" as:"later,strict" doc:"token bucket of each peer"`
-	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"later,strict" doc:"TLS towards the peers"`
+	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"honoured,strict" doc:"TLS towards the peers, whose addresses are https:// or h2s://"`
 	ProxyOptions
 
 	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" why:"autorun" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
@@ -163,11 +163,11 @@ type PeerRateLimit struct {
 // UpstreamTLS is the TLS identity used towards peers (R-UP-3).
 type UpstreamTLS struct {
 	Block
-	CAFile     string `conf:"caFile" unit:"path" doc:"roots instead of the system's"`
-	ServerName string `conf:"serverName" doc:"name verified in the certificate"`
-	CertFile   string `conf:"certFile" unit:"path" doc:"client certificate"`
-	KeyFile    string `conf:"keyFile" unit:"path" doc:"client key"`
-	Verify     bool   `conf:"verify" default:"1" doc:"0: no verification"`
+	CAFile     string `conf:"caFile" unit:"path" doc:"PEM, roots instead of the system's"`
+	ServerName string `conf:"serverName" doc:"name sent and verified in the certificate; the address's host when absent"`
+	CertFile   string `conf:"certFile" unit:"path" doc:"PEM, client certificate"`
+	KeyFile    string `conf:"keyFile" unit:"path" doc:"PEM, client key"`
+	Verify     bool   `conf:"verify" default:"1" doc:"0: any certificate is taken"`
 }
 
 // ClientRateLimit is a bucket of each client (R-RATE-2).

@@ -2,6 +2,7 @@ package xmlconf
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,7 +35,7 @@ func (p *ExtProcessor) settle(fs *Findings) {
 		p.policy(fs, subject)
 	} else {
 		for _, name := range []string{"loadBalancePolicy", "addressWeights", "cookieName", "stickyCookie", "maxInFlight", "addressDrain",
-			"healthCheck", "circuitBreaker"} {
+			"healthCheck", "circuitBreaker", "upstreamTLS"} {
 			if p.Written(name) {
 				fs.Fatal("E-LB-NONPROXY", p.At(name), "remove it, or use type proxy", "%s%s needs type proxy, not %q", subject, name, cut(p.Type))
 			}
@@ -55,13 +56,29 @@ func (p *ExtProcessor) settle(fs *Findings) {
 			fs.Fatal("E-STRICT", c.At("path"), "start it with /", "%sstickyCookie: path %q is no path", subject, cut(c.Path))
 		}
 	}
-	if t := p.UpstreamTLS; t != nil {
-		if (t.CertFile == "") != (t.KeyFile == "") {
-			fs.Fatal("E-STRICT", t.Where, "write both", "%supstreamTLS: certFile and keyFile belong together", subject)
-		}
-		if !t.Verify {
-			fs.Warn("W-NOVERIFY", t.At("verify"), "", "%supstreamTLS: certificates of peers are not verified", subject)
-		}
+	if p.Kind() == KindProxy {
+		p.upstreamTLS(fs, subject)
+	}
+}
+
+// upstreamTLS tests what goes together in TLS towards the peers (R-UP-3).
+func (p *ExtProcessor) upstreamTLS(fs *Findings, subject string) {
+	t := p.UpstreamTLS
+	if t == nil {
+		return
+	}
+	subject += "upstreamTLS: "
+	if len(p.Targets) > 0 && p.Targets[0].TLSName == "" {
+		fs.Fatal("E-STRICT", t.Where, "write https:// or h2s:// addresses, or remove it", "%sthe addresses are spoken to in clear text", subject)
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		fs.Fatal("E-STRICT", t.Where, "write both", "%scertFile and keyFile belong together", subject)
+	}
+	if ip, err := netip.ParseAddr(t.ServerName); t.ServerName != "" && !validHost(t.ServerName) && (err != nil || ip.Zone() != "") {
+		fs.Fatal("E-STRICT", t.At("serverName"), "write a name or an IP address", "%sserverName %q is no host", subject, cut(t.ServerName))
+	}
+	if !t.Verify {
+		fs.Warn("W-NOVERIFY", t.At("verify"), "name the peers' authority as caFile", "%scertificates of peers are not verified", subject)
 	}
 }
 

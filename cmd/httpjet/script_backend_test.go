@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -34,21 +35,25 @@ type backend struct {
 	open      map[net.Conn]bool
 }
 
-// backend http|ws|fcgi|raw NAME [behaviour]: starts a server and sets NAME to its
-// address, NAME_PORT to its port; the one of fcgi is a Unix socket. It records requests.
+// backend http|h2|ws|fcgi|raw NAME [behaviour]: starts a server and sets NAME to
+// its address, NAME_PORT to its port; the one of fcgi is a Unix socket. It records requests. http@BASE and
+// h2@BASE serve over TLS, with the certificate of keypair BASE; they tell which
+// client certificate they were shown, which may be that of another keypair.
 //
-// Without a behaviour http and fcgi answer with what they were asked and ws sends
-// messages back. http knows:
+// Without a behaviour http, h2 and fcgi answer with what they were asked and ws sends
+// messages back. http and h2 know:
 //
 //	hold      waits for release before the head
 //	stream    sends a line, waits for release, sends another line
 //	cut       promises 100 bytes, sends 10 and closes
 //	status N  answers with that status and a body
+//	trailers  sends a hint before and trailers behind the body
 //
 // raw FILE sends the file, with CRLF line ends, to who has sent a request head.
 func cmdBackend(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, args, 2, 4, "backend http|ws|fcgi|raw NAME [behaviour]")
+	usage(ts, args, 2, 4, "backend http[@BASE]|h2[@BASE]|ws|fcgi|raw NAME [behaviour]")
 	kind, name := args[0], args[1]
+	kind, pair, secure := strings.Cut(kind, "@")
 	b := &backend{name: name, behaviour: strings.Join(args[2:], " "), released: make(chan struct{}),
 		quit: make(chan struct{}), open: map[net.Conn]bool{}}
 	network, address := "tcp", "127.0.0.1:0"
@@ -64,8 +69,17 @@ func cmdBackend(ts *testscript.TestScript, neg bool, args []string) {
 		of(ts).set(ts, name+"_PORT", strconv.Itoa(a.Port))
 	}
 	switch kind {
-	case "http":
-		b.running.Go(func() { http.Serve(b.ln, http.HandlerFunc(b.serveHTTP)) })
+	case "http", "h2":
+		srv := &http.Server{Handler: http.HandlerFunc(b.serveHTTP), Protocols: new(http.Protocols), TLSConfig: &tls.Config{ClientAuth: tls.RequestClientCert}}
+		srv.Protocols.SetHTTP1(kind == "http")
+		srv.Protocols.SetHTTP2(kind == "h2")
+		srv.Protocols.SetUnencryptedHTTP2(kind == "h2")
+		if secure {
+			cert, key := ts.MkAbs(pair+".crt"), ts.MkAbs(pair+".key")
+			b.running.Go(func() { srv.ServeTLS(b.ln, cert, key) })
+		} else {
+			b.running.Go(func() { srv.Serve(b.ln) })
+		}
 	case "ws":
 		b.running.Go(func() { http.Serve(b.ln, http.HandlerFunc(b.serveWS)) })
 	case "fcgi":
@@ -169,8 +183,17 @@ func (b *backend) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	case "status":
 		n, _ := strconv.Atoi(arg)
 		w.WriteHeader(n)
+	case "trailers":
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Trailer", "X-Sum")
+		defer w.Header().Set("X-Sum", "9")
+		defer w.Header().Set(http.TrailerPrefix+"X-Late", "1")
 	}
 	fmt.Fprintf(w, "from %s\n%s", b.name, text)
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		fmt.Fprintf(w, "certificate of %s\n", r.TLS.PeerCertificates[0].Subject.CommonName)
+	}
 }
 
 func (b *backend) serveWS(w http.ResponseWriter, r *http.Request) {
