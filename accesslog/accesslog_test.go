@@ -125,6 +125,20 @@ func TestLineNoAllocation(t *testing.T) {
 	}
 }
 
+// What looks at eight bytes at once finds every byte at every place.
+func TestPlain(t *testing.T) {
+	for n := range 20 {
+		for at := range n {
+			for c := range 256 {
+				s := strings.Repeat("~", at) + string([]byte{byte(c)}) + strings.Repeat(" ", n-at-1)
+				if got, want := plain(s), c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; got != want {
+					t.Fatalf("%q: %v, want %v", s, got, want)
+				}
+			}
+		}
+	}
+}
+
 func FuzzLine(f *testing.F) {
 	f.Add("/", "-", "x")
 	f.Add("/\n", "\"", "\x00\xff")

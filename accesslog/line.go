@@ -91,10 +91,10 @@ func appendTime(buf []byte, t time.Time) []byte {
 func two(buf []byte, n int) []byte { return append(buf, byte('0'+n/10), byte('0'+n%10)) }
 
 func appendAddr(buf []byte, x *exchange.Exchange) []byte {
-	a := x.Req.Client
-	if !a.IsValid() {
-		a = x.Req.Remote.Addr()
+	if text := x.ClientText(); text != "" {
+		return append(buf, text...)
 	}
+	a := x.Req.Remote.Addr()
 	if a == (netip.Addr{}) {
 		return append(buf, '-') // a Unix socket
 	}
@@ -108,9 +108,33 @@ func orDash(buf []byte, s string) []byte {
 	return escape(buf, s)
 }
 
+// plain reports whether escape has nothing to do, as mostly. It looks at eight bytes
+// at once and may say no to a piece that is.
+func plain(s string) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for len(s) >= 8 {
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		quote, backslash := w^'"'*ones, w^'\\'*ones
+		if (w|(w-0x20*ones)|(w+ones)|(quote-ones)|(backslash-ones))&highs != 0 {
+			return false
+		}
+		s = s[8:]
+	}
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // escape appends s as printable ASCII: what else there is becomes \xHH, and
 // quote and backslash get a backslash, so that a line has one meaning.
 func escape(buf []byte, s string) []byte {
+	if plain(s) {
+		return append(buf, s...)
+	}
 	const hex = "0123456789abcdef"
 	from := 0 // of what is appended as it is, in one piece
 	for i := range len(s) {

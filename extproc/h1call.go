@@ -35,7 +35,6 @@ type h1call struct {
 	conn   *h1conn
 	req    *Call
 	ctx    context.Context
-	reply  Reply
 	body   *h1.Body
 
 	unwatch func() bool   // set once ctx is watched
@@ -70,24 +69,32 @@ func (c *h1call) start() error {
 		if err := parseHead(r, head, c.req.Method); err != nil {
 			return c.headError(err)
 		}
-		switch {
-		case r.Fields.Len() > maxFields:
-			return exchange.Fail(502, "response_head_too_large", "%s: more than %d fields", c.addr(), maxFields)
-		case r.Status == 101:
-			return exchange.Fail(502, "upstream_transport", "%s: 101 that was not asked for", c.addr())
-		case r.Status < 200: // 100 and 102 are of this hop (R-UP-7)
-			if r.Status == 103 && c.req.Inform != nil {
-				StripHops(&r.Fields)
-				if err := c.req.Inform(103, &r.Fields); err != nil {
-					return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
-				}
-			}
-		default:
+		if r.Status >= 200 && r.Fields.Len() <= maxFields {
 			c.accept(r)
 			return nil
 		}
+		if err := c.interim(r); err != nil {
+			return err
+		}
 	}
 	return exchange.Fail(502, "upstream_transport", "%s: more than %d interim responses", c.addr(), maxInterim)
+}
+
+// interim passes a 103 on. 100 and 102 are of this hop (R-UP-7). The error is that
+// of a head that is none of these.
+func (c *h1call) interim(r *h1.Response) error {
+	switch {
+	case r.Fields.Len() > maxFields:
+		return exchange.Fail(502, "response_head_too_large", "%s: more than %d fields", c.addr(), maxFields)
+	case r.Status == 101:
+		return exchange.Fail(502, "upstream_transport", "%s: 101 that was not asked for", c.addr())
+	case r.Status == 103 && c.req.Inform != nil:
+		StripHops(&r.Fields)
+		if err := c.req.Inform(103, &r.Fields); err != nil {
+			return fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
+		}
+	}
+	return nil
 }
 
 // parseHead parses a head into r. One that has both framing fields, which the codec
@@ -175,26 +182,29 @@ func (c *h1call) accept(r *h1.Response) {
 	c.keep = r.KeepAlive
 	c.body = c.conn.br.Body(r.Framing)
 	c.whole = c.body.Done() || r.Length >= 0 && int64(c.conn.br.Buffered()) >= r.Length
-	c.reply = newReply(r, c.body)
-	c.reply.Body, c.reply.Buffered, c.reply.Next, c.reply.Done = c, c.conn.buffered, c.conn.next, c.conn.done
+	reply := &c.conn.reply
+	reply.take(r, c.body)
+	reply.Body, reply.Buffered, reply.Next, reply.Done = c, c.conn.buffered, c.conn.next, c.conn.done
 }
 
 // NewReply makes a reply of a final HTTP/1 head and its body: it keeps the
 // end-to-end fields, and one Trailer field for the trailers that may be relayed.
 // The caller sets Done.
-func NewReply(r *h1.Response, body *h1.Body) Reply {
-	reply := newReply(r, body)
+func NewReply(r *h1.Response, body *h1.Body) (reply Reply) {
+	reply.take(r, body)
 	reply.Body, reply.Buffered, reply.Next = body, body.Buffered, body.Next
 	return reply
 }
 
-func newReply(r *h1.Response, body *h1.Body) Reply {
+// take makes reply of a head and the trailers of its body.
+func (reply *Reply) take(r *h1.Response, body *h1.Body) {
 	announced := ""
 	if r.Framing == h1.Chunked {
 		announced = AnnouncedTrailers(&r.Fields)
 	}
 	StripHops(&r.Fields)
-	reply := Reply{Status: r.Status, Fields: r.Fields, Length: r.Length}
+	*reply = Reply{}
+	reply.Status, reply.Fields, reply.Length = r.Status, r.Fields, r.Length
 	if announced != "" {
 		reply.Fields.Add("Trailer", announced)
 	}
@@ -207,7 +217,6 @@ func newReply(r *h1.Response, body *h1.Body) Reply {
 			return f
 		}
 	}
-	return reply
 }
 
 // Read reads the reply's body.

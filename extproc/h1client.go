@@ -75,11 +75,11 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 			conn, now = newH1conn(nc, socket), time.Now()
 		}
 		call := &conn.call
-		*call = h1call{client: p, conn: conn, req: c, ctx: ctx, sent: now}
+		call.client, call.conn, call.req, call.ctx, call.sent = p, conn, c, ctx, now
 		err := call.start()
 		if err == nil {
-			call.reply.Took = call.headAt.Sub(began)
-			return &call.reply, nil
+			conn.reply.Took = call.headAt.Sub(began)
+			return &conn.reply, nil
 		}
 		// R-POOL-4: a kept connection may have died on its way here. That
 		// is not the peer's failure, and a fresh one gets the call once.

@@ -22,7 +22,8 @@ type h1conn struct {
 	peeker peeker        // nil if socket is none
 	br     *h1.Reader
 	used   bool   // has carried a call
-	call   h1call // the last one; its client is nil when there is none
+	call   h1call // zero when there is none
+	reply  Reply  // of the last call: who has it may still ask for its status
 
 	// Memory that the replies use one after the other, and method values.
 	head     h1.Response
@@ -99,12 +100,16 @@ func (c *lazyConn) ReadLazy(buf func() []byte) (int, error) {
 func (c *h1conn) sendAsk(m rawio.Memory) (int, error) {
 	request := c.ask
 	n, err := c.raw.Ask(request, m)
-	ae, failed := err.(*rawio.AskError)
-	switch {
-	case !failed:
-		c.ask = nil
-		return n, err
-	case isTimeout(ae.Err) && ae.Sent == 0:
+	if ae, failed := err.(*rawio.AskError); failed {
+		return c.askLess(request, ae, m)
+	}
+	c.ask = nil
+	return n, err
+}
+
+// askLess goes on with a request that did not go out whole.
+func (c *h1conn) askLess(request []byte, ae *rawio.AskError, m rawio.Memory) (int, error) {
+	if isTimeout(ae.Err) && ae.Sent == 0 {
 		return 0, ae.Err // nothing has happened yet: the call may ask again
 	}
 	c.ask = nil
@@ -192,7 +197,7 @@ func (c *h1conn) endCall() error { return c.call.close() }
 // rest prepares c for the idle list.
 func (c *h1conn) rest() {
 	c.used = true
-	c.call = h1call{reply: c.call.reply} // who has it may still ask for its status
+	c.call = h1call{}
 	c.head.Fields.Reset()
 	c.br.Release()
 }

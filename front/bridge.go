@@ -62,12 +62,12 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		b.srv.refused.Add(1)
 	} else {
-		var waited bool
-		if waited, err = b.srv.admit(r.Context, bw.lim.connTimeout()); err == nil {
-			defer b.srv.inFlight.release()
-		}
-		if waited {
+		if place := b.srv.inFlight.take(); place != nil {
+			err = b.srv.queue(r.Context(), place, bw.lim.connTimeout())
 			bw.x.Called = time.Now()
+		}
+		if err == nil {
+			defer b.srv.inFlight.release()
 		}
 	}
 	if err != nil {

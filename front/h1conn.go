@@ -280,11 +280,15 @@ func (c *h1conn) exchange() bool {
 		c.cont.Store(contAsked)
 	}
 	var handler exchange.Handler = c.site
-	waited, err := c.srv.admit(c.context, c.lim.connTimeout())
-	admitted := err == nil
-	if waited {
+	if c.info.Framing == 0 {
+		c.r.Release() // who waits for an upstream holds no buffer
+	}
+	var err error
+	if place := c.srv.inFlight.take(); place != nil {
+		err = c.srv.queue(c.context(), place, c.lim.connTimeout())
 		c.x.Called = time.Now()
 	}
+	admitted := err == nil
 	if !admitted {
 		handler = answerWith(err)
 	}

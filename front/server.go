@@ -23,7 +23,7 @@ import (
 // next request.
 //
 // Life of a request: Listener.accept → Server.serveConn → handshake → h1conn.serve
-// or serveH2 → admit → exchange.Run with the site → Site.Finished.
+// or serveH2 → a permit → exchange.Run with the site → Site.Finished.
 type Server struct {
 	Current func() Site // never returns nil
 	Log     *slog.Logger
@@ -194,17 +194,8 @@ func (s *Server) logger() *slog.Logger {
 	return s.Log
 }
 
-// admit waits for a permit to serve an exchange, at most wait, or until the context
-// ends, which is asked for only then. Its error is the answer (R-LSN-9).
-func (s *Server) admit(client func() context.Context, wait time.Duration) (waited bool, err error) {
-	place := s.inFlight.take()
-	if place == nil {
-		return false, nil
-	}
-	return true, s.queue(client(), place, wait)
-}
-
-// queue is the waiting of admit.
+// queue waits in a place of inFlight for a permit to serve an exchange, at most wait,
+// or until the context ends. Its error is the answer (R-LSN-9).
 func (s *Server) queue(ctx context.Context, place <-chan struct{}, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -35,10 +35,7 @@ type Body struct {
 func (r *Reader) Body(f Framing) *Body {
 	b := &r.body
 	b.trailers.Reset()
-	*b = Body{r: r, framing: f, trailers: b.trailers}
-	if f >= 0 {
-		b.left = int64(f)
-	}
+	b.r, b.framing, b.left, b.inChunk, b.err = r, f, max(0, int64(f)), false, nil
 	if f == 0 {
 		b.err = io.EOF
 	}

@@ -212,12 +212,7 @@ func (r *Reader) readHead(max int, request bool, behind []byte) (string, error) 
 				return "", tooLong(request && line == 0)
 			}
 			if end-line == 2 {
-				var head strings.Builder
-				head.Grow(end + len(behind))
-				head.Write(r.buf[r.r : r.r+end])
-				head.Write(behind)
-				r.r += end
-				return head.String(), nil
+				return r.takeHead(end, behind), nil
 			}
 			line, seen = end, end
 		}
@@ -234,6 +229,16 @@ func (r *Reader) readHead(max int, request bool, behind []byte) (string, error) 
 			return "", inside(err, seen)
 		}
 	}
+}
+
+// takeHead takes n bytes, and puts behind behind them.
+func (r *Reader) takeHead(n int, behind []byte) string {
+	var head strings.Builder
+	head.Grow(n + len(behind))
+	head.Write(r.buf[r.r : r.r+n])
+	head.Write(behind)
+	r.r += n
+	return head.String()
 }
 
 // tooLong tells a target that is too long from fields that are (R-PIPE-4).

@@ -35,16 +35,20 @@ func ParseResponse(head, method string) (Response, error) {
 // Parse is ParseResponse into r, whose fields keep their memory. After an error
 // r is empty.
 func (r *Response) Parse(head, method string) error {
-	fields := r.Fields
-	fields.Reset()
-	*r = Response{Length: -1, Fields: fields}
+	r.reset()
+	r.Length = -1
 	err := r.parse(head, method)
 	if err != nil {
-		fields = r.Fields
-		fields.Reset()
-		*r = Response{Fields: fields}
+		r.reset()
 	}
 	return err
+}
+
+func (r *Response) reset() {
+	fields := r.Fields
+	fields.Reset()
+	*r = Response{}
+	r.Fields = fields
 }
 
 func (r *Response) parse(head, method string) error {
