@@ -152,7 +152,9 @@ func writeTree(b *testing.B, root string) {
 		return f.Close()
 	}))
 	check(b, os.MkdirAll(filepath.Join(root, "www"), 0o755))
-	check(b, os.WriteFile(filepath.Join(root, "www", "1k.txt"), make([]byte, 1024), 0o644))
+	file, old := filepath.Join(root, "www", "1k.txt"), time.Now().Add(-time.Hour)
+	check(b, os.WriteFile(file, make([]byte, 1024), 0o644))
+	check(b, os.Chtimes(file, old, old)) // what is said of one that may change is not kept
 }
 
 func check(b *testing.B, err error) {

@@ -213,8 +213,11 @@ func (c *h1conn) begin() {
 	}
 	c.fresh = false
 	c.info, c.body, c.resp = h1.RequestInfo{}, nil, response{}
-	c.cont.Store(contNone)
-	if c.stopped.Swap(false) {
+	if c.cont.Load() != contNone { // a look costs less than a store
+		c.cont.Store(contNone)
+	}
+	if c.stopped.Load() {
+		c.stopped.Store(false)
 		c.readBy = time.Time{} // StopRead has moved it
 	}
 	r := &c.x.Req
@@ -274,7 +277,9 @@ func (c *h1conn) exchange() bool {
 		c.srv.http11.Add(1)
 	}
 	c.body = c.r.Body(c.info.Framing)
-	c.bodyLeft.Store(int64(c.info.Framing))
+	if left := int64(c.info.Framing); c.bodyLeft.Load() != left {
+		c.bodyLeft.Store(left)
+	}
 	if c.info.ExpectContinue {
 		c.contSent = make(chan struct{})
 		c.cont.Store(contAsked)

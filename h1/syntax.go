@@ -77,29 +77,63 @@ func all(s string, mask uint8) bool {
 	return true
 }
 
-// ValidToken reports whether s is a method or field name (RFC 9110 §5.6.2).
-func ValidToken(s string) bool { return s != "" && all(s, classToken) }
+// ValidToken reports whether s is a method or field name (RFC 9110 §5.6.2). Nearly
+// all field names are letters and hyphens, which are seen eight at once.
+func ValidToken(s string) bool {
+	if len(s) < 8 {
+		return s != "" && all(s, classToken)
+	}
+	for i := 0; i+8 <= len(s); i += 8 {
+		if !plainName(word(s, i)) {
+			return all(s, classToken)
+		}
+	}
+	return plainName(word(s, len(s)-8)) || all(s, classToken)
+}
 
 // ValidValue reports whether s may be a field value: no CR, LF, NUL or other
-// control but HTAB. It looks at eight bytes at once as long as it can.
+// control but HTAB.
 func ValidValue(s string) bool {
-	for len(s) >= 8 {
-		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		if controls(w) && !all(s[:8], classValue) { // it may be HTAB
-			return false
-		}
-		s = s[8:]
+	if len(s) < 8 {
+		return all(s, classValue)
 	}
-	return all(s, classValue)
+	for i := 0; i+8 <= len(s); i += 8 {
+		if controls(word(s, i)) {
+			return all(s, classValue) // it may be HTAB
+		}
+	}
+	return !controls(word(s, len(s)-8)) || all(s, classValue)
 }
+
+// word returns the eight bytes of s from i.
+func word(s string, i int) uint64 {
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
 
 // controls reports whether one of the eight bytes of w is below 0x20 or is 0x7f.
 // A byte borrows from the next one only if it is itself one of those.
 func controls(w uint64) bool {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	del := w ^ 0x7f*ones
 	return ((w-0x20*ones)&^w|(del-ones)&^del)&highs != 0
+}
+
+// plainName reports whether the eight bytes of w are letters and hyphens. Below
+// 0x80, what is added to a byte carries into no other.
+func plainName(w uint64) bool {
+	if w&highs != 0 {
+		return false
+	}
+	lower := w | 0x20*ones
+	letter := (lower + (0x80-'a')*ones) &^ (lower + (0x7f-'z')*ones)
+	hyphen := ^((w ^ '-'*ones) + 0x7f*ones)
+	return (letter|hyphen)&highs == highs
 }
 
 // ValidTarget reports whether s may stand in a request line as origin form.

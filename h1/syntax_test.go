@@ -7,7 +7,7 @@ import (
 )
 
 // What looks at eight bytes at once finds every byte at every place.
-func TestValidValueIsTheTable(t *testing.T) {
+func TestValidIsTheTable(t *testing.T) {
 	for n := range 20 {
 		for at := range n {
 			for c := range 256 {
@@ -17,6 +17,19 @@ func TestValidValueIsTheTable(t *testing.T) {
 				}
 			}
 		}
+	}
+	for n := 1; n < 20; n++ {
+		for at := range n {
+			for c := range 256 {
+				s := strings.Repeat("-", at) + string([]byte{byte(c)}) + strings.Repeat("z", n-at-1)
+				if got, want := ValidToken(s), class[c]&classToken != 0; got != want {
+					t.Fatalf("%q: %v, want %v", s, got, want)
+				}
+			}
+		}
+	}
+	if ValidToken("") || !ValidToken("A-Za!") || !ValidToken("AZazAZaz-AZ") {
+		t.Error("tokens")
 	}
 	if !ValidValue("\t\t\t\t\t\t\t\t\t") || ValidValue("\t\t\t\t\t\t\t\x00\t") || !ValidValue("") {
 		t.Error("horizontal tabs")
