@@ -5,3 +5,6 @@ func (s *Server) Expect(n int64) { s.crowd.count.Store(n) }
 
 // CrowdSize is how many of them make a crowd.
 const CrowdSize = crowdSize
+
+// RefuseWatches makes the watcher take nobody, as if the kernel had no room.
+func (s *Server) RefuseWatches() { s.watch().Close() }

@@ -220,6 +220,43 @@ func TestParkedForgetsDeadlines(t *testing.T) {
 	c.expect(t, "/", large)
 }
 
+// TestNoPlaceToPark: where nobody can be parked, connections and tunnels wait as
+// they are, and end as they should.
+func TestNoPlaceToPark(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		tunnels := make(chan *still, 1)
+		tunnel := detaching(tunnels, 0, "")
+		s := startResting(t, handle(func(x *exchange.Exchange) error {
+			if x.Req.Fields.Has("Upgrade") {
+				return tunnel.Serve(x)
+			}
+			return echo.Serve(x)
+		}), front.Limits{KeepAliveTimeout: 200 * time.Millisecond}, secure)
+		s.Front.RefuseWatches()
+		idle, up := connect(t, s), connect(t, s)
+		io.WriteString(up, upgrade)
+		if resp, err := http.ReadResponse(up.r, nil); err != nil || resp.StatusCode != 101 {
+			t.Fatal(resp, err)
+		}
+		b := make([]byte, 4)
+		for range 5 {
+			pause := time.NewTimer(3 * restless) // a rest passes, or not
+			<-pause.C
+			idle.expect(t, "/", "[GET / ]")
+			io.WriteString(up, "ping")
+			if _, err := io.ReadFull(up.r, b); string(b) != "ping" || err != nil {
+				t.Errorf("secure %v: %q, %v", secure, b, err)
+			}
+		}
+		if n := s.Front.Snapshot().Parked; n != 0 {
+			t.Errorf("%d parked", n)
+		}
+		idle.ended(t, "after the keep-alive timeout")
+		(<-tunnels).Close()
+		waitFor(t, func() bool { return s.Front.Snapshot().Active == 0 })
+	}
+}
+
 // TestParkedHoldsItsPermit covers R-LSN-9 for those at rest.
 func TestParkedHoldsItsPermit(t *testing.T) {
 	s := startResting(t, echo, front.Limits{MaxConns: 1}, false)
@@ -369,7 +406,11 @@ func (s *still) Run(rest time.Duration) (exchange.Rest, bool) {
 		return exchange.Rest{}, false
 	}
 	b := make([]byte, 100)
-	s.d.SetReadDeadline(time.Now().Add(rest))
+	var at time.Time
+	if rest > 0 {
+		at = time.Now().Add(rest)
+	}
+	s.d.SetReadDeadline(at)
 	n, err := s.d.Read(b)
 	if n > 0 {
 		if s.fails == "panic" {
@@ -379,7 +420,10 @@ func (s *still) Run(rest time.Duration) (exchange.Rest, bool) {
 		err = nil
 	}
 	var late net.Error
-	if err == nil || errors.As(err, &late) && late.Timeout() {
+	switch {
+	case rest == 0 && err == nil:
+		return s.Run(rest) // it does not rest
+	case err == nil || errors.As(err, &late) && late.Timeout():
 		return exchange.Rest{Client: true, Until: s.until}, true
 	}
 	s.Close()
