@@ -20,10 +20,11 @@ type h1conn struct {
 	socket net.Conn      // below TLS; nc itself without
 	raw    *rawio.Socket // nil behind TLS
 	peeker peeker        // nil if socket is none
-	br     *h1.Reader
-	used   bool   // has carried a call
-	call   h1call // zero when there is none
-	reply  Reply  // of the last call: who has it may still ask for its status
+	br     h1.Reader
+	memory rawio.Socket // behind raw or peeker
+	used   bool         // has carried a call
+	call   h1call       // zero when there is none
+	reply  Reply        // of the last call: who has it may still ask for its status
 
 	// Memory that the replies use one after the other, and method values.
 	head     h1.Response
@@ -43,16 +44,16 @@ type peeker interface{ Silent() bool }
 
 func newH1conn(nc, socket net.Conn) *h1conn {
 	c := &h1conn{nc: nc, socket: socket}
-	if s := rawio.New(socket); s != nil {
+	if s := c.memory.Of(socket); s != nil {
 		c.peeker = s
 		if nc == socket {
 			c.raw = s
 		}
 	}
 	if c.raw != nil {
-		c.br = h1.NewReader((*lazyConn)(c))
+		c.br.Init((*lazyConn)(c))
 	} else {
-		c.br = h1.NewReader(c)
+		c.br.Init(c)
 	}
 	c.release, c.done = c.br.Release, c.endCall
 	body := c.br.Body(0) // and every one after it

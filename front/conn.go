@@ -51,7 +51,8 @@ type conn struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, lis: l, sock: newSock(nc)}
+	c := &conn{srv: s, lis: l}
+	c.sock.init(nc)
 	c.nc = &c.sock
 	c.remote, c.local = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
 	if l.Key.Secure {

@@ -16,7 +16,8 @@ import (
 // something to read, and sendfile at an offset.
 type sock struct {
 	net.Conn
-	raw *rawio.Socket // nil if Conn is not a socket, in tests
+	raw    *rawio.Socket // nil if Conn is not a socket, in tests
+	memory rawio.Socket  // behind raw
 
 	give func() // gives the memory of ReadLazy back; set by its user
 }
@@ -25,7 +26,9 @@ type sock struct {
 // scheduler: copying it takes some 10 µs.
 const rawMost = 64 << 10
 
-func newSock(nc net.Conn) sock { return sock{Conn: nc, raw: rawio.New(nc)} }
+func (s *sock) init(nc net.Conn) {
+	s.Conn, s.raw = nc, s.memory.Of(nc)
+}
 
 // ReadLazy reads into the memory that take returns and holds none while it waits
 // (h1.LazyReader).

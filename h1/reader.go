@@ -37,10 +37,16 @@ type Reader struct {
 // NewReader returns a Reader of the bytes of src. A src that is a LazyReader is
 // read by that method.
 func NewReader(src io.Reader) *Reader {
-	r := &Reader{src: src}
+	r := &Reader{}
+	r.Init(src)
+	return r
+}
+
+// Init makes r, which is zero, a Reader as NewReader does.
+func (r *Reader) Init(src io.Reader) {
+	r.src = src
 	r.lazy, _ = src.(LazyReader)
 	r.take = r.buffer
-	return r
 }
 
 // Buffered returns the number of bytes at hand without a read of the source.

@@ -58,7 +58,10 @@ type Memory struct {
 var ErrTalkative = errors.New("bytes or the end of the connection before a request")
 
 // New returns the socket of nc, nil if it has none.
-func New(nc net.Conn) *Socket {
+func New(nc net.Conn) *Socket { return new(Socket).Of(nc) }
+
+// Of is New in the memory of s, which may lie in something larger.
+func (s *Socket) Of(nc net.Conn) *Socket {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil
@@ -67,7 +70,7 @@ func New(nc net.Conn) *Socket {
 	if err != nil {
 		return nil
 	}
-	s := &Socket{rc: rc}
+	s.rc = rc
 	s.onRead, s.onWrite, s.onPeek, s.onRoom = s.tryRead, s.tryWrite, s.peek, s.measure
 	return s
 }
