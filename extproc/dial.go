@@ -174,13 +174,21 @@ func clientTLS(t *Target, base *tls.Config, protos ...string) *tls.Config {
 }
 
 // acquire takes a permit of p for t, waiting as long as a dial may take
-// (R-POOL-2).
-func acquire(ctx context.Context, p *budget.Permits, t *Target) error {
-	err := p.Acquire(ctx, t.InitTimeout)
+// (R-POOL-2), but not beyond by unless that is zero: then it is 504
+// connect_timeout, which says nothing about the peer (R-TMO-4).
+func acquire(ctx context.Context, p *budget.Permits, t *Target, by time.Time) error {
+	wait := t.InitTimeout
+	if !by.IsZero() {
+		wait = min(wait, time.Until(by))
+	}
+	err := p.Acquire(ctx, wait)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, budget.ErrWaited):
+		if !by.IsZero() && !time.Now().Before(by) {
+			return exchange.Fail(504, "connect_timeout", "%s: all %d connections busy in the time of the attempt", t.Address, t.MaxConns)
+		}
 		return exchange.Fail(503, "pool_saturated", "%s: all %d connections busy", t.Address, t.MaxConns)
 	}
 	return clientGone(ctx)

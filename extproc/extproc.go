@@ -94,6 +94,17 @@ type Call struct {
 	HeadTimeout time.Duration // overrides the target's when > 0 (R-CTX-10)
 	Now         time.Time     // a recent reading of the clock; zero: Do reads it
 
+	// HeadBy is when the reply head has to be in, whatever the call waits for
+	// until then: a permit, a connection, the upload or the head (R-TMO-4). It
+	// only shortens the times of the target. Zero: no such moment.
+	HeadBy time.Time
+	// IdleTimeout is the longest wait for a byte of the reply's body; 0: any
+	// (R-TMO-5).
+	IdleTimeout time.Duration
+	// NoReplay forbids the client to send the call a second time of its own
+	// accord, once a byte of it has left (R-RETRY-7).
+	NoReplay bool
+
 	// TakesTrailers says that the client's TE lists trailers; HTTP/2 peers are
 	// told (R-HDR-1).
 	TakesTrailers bool

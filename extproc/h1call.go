@@ -43,6 +43,7 @@ type h1call struct {
 	sent     time.Time // when the head was written
 	headAt   time.Time // when the final head was in
 	whole    bool      // the body was at hand with the head
+	reading  time.Time // when the last read of the body began, with an IdleTimeout
 	head     *[]byte   // memory of the request head until it is sent
 	pump     *pump     // nil without a body
 	answered bool      // a byte of a reply has come
@@ -142,6 +143,9 @@ func (c *h1call) send() error {
 	now := c.sent
 	c.conn.writeWithin(c.client.target.BodyTimeout, now)
 	c.conn.watchIn(watchAfter, now)
+	if by := c.req.HeadBy; !by.IsZero() && by.Before(c.conn.readBy) {
+		c.conn.setReadBy(by)
+	}
 	if ask {
 		c.conn.ask = b
 		return nil
@@ -221,6 +225,13 @@ func (reply *Reply) take(r *h1.Response, body *h1.Body) {
 
 // Read reads the reply's body.
 func (c *h1call) Read(p []byte) (int, error) {
+	if idle := c.req.IdleTimeout; idle > 0 {
+		// A deadline that strikes earlier is moved by late.
+		c.reading = time.Now()
+		if by := c.reading.Add(idle); c.conn.readBy.IsZero() || by.Before(c.conn.readBy) {
+			c.conn.setReadBy(by)
+		}
+	}
 	n, err := c.body.Read(p)
 	if err != nil && err != io.EOF && c.ctx.Err() != nil {
 		err = clientGone(c.ctx)
@@ -270,6 +281,11 @@ func (c *h1call) late() error {
 			return c.pump.err
 		}
 		by := c.deadline(w)
+		if bound := c.bound(); !bound.IsZero() && (by.IsZero() || bound.Before(by)) {
+			if by = bound; !now.Before(by) {
+				return c.overBound()
+			}
+		}
 		if !by.IsZero() && !now.Before(by) {
 			return c.tooLate(w)
 		}
@@ -314,6 +330,29 @@ func (c *h1call) tooLate(w int) error {
 		return exchange.Fail(408, "request_stalled", "client sent no body byte for %v", stall)
 	}
 	return exchange.Fail(504, "request_stalled", "%s took no body byte for %v", c.addr(), stall)
+}
+
+// bound is the moment that the caller has set, whatever the call waits for: for
+// the head, then for bytes of the body. Zero for none.
+func (c *h1call) bound() time.Time {
+	switch {
+	case !c.gotHead:
+		return c.req.HeadBy
+	case c.req.IdleTimeout > 0:
+		return c.reading.Add(c.req.IdleTimeout)
+	}
+	return time.Time{}
+}
+
+// overBound is the error of a wait that went on to bound.
+func (c *h1call) overBound() error {
+	switch {
+	case c.gotHead:
+		return exchange.Fail(504, "response_error", "%s: no body byte for %v", c.addr(), c.req.IdleTimeout)
+	case c.pump != nil && c.pump.stage.Load() == pumpReading: // the peer has not had all of it
+		return exchange.Fail(408, "request_stalled", "client did not send its body in the time of the attempt")
+	}
+	return exchange.Fail(504, "upstream_timeout", "%s: no reply head in the time of the attempt", c.addr())
 }
 
 // watch makes the end of ctx close the connection, which unblocks whatever the
@@ -366,13 +405,13 @@ func (c *h1call) writeError(err error) error {
 
 // replayable reports whether the call, which ended in err, may be made again on
 // a fresh connection: this one had carried a call before, no byte of an answer
-// came, and either nothing has left or nothing of a body was touched and the
-// method is idempotent (R-POOL-4, RFC 9110 §9.2.2).
+// came, and either nothing has left or nothing of a body was touched, the method is
+// idempotent (R-POOL-4, RFC 9110 §9.2.2) and the caller allows it (R-RETRY-7).
 func (c *h1call) replayable(err error) bool {
 	if !c.conn.used || c.answered || c.ctx.Err() != nil || exchange.ReasonOf(err) != "upstream_transport" {
 		return false
 	}
-	return c.unsent || c.pump == nil && idempotent(c.req.Method)
+	return c.unsent || c.pump == nil && !c.req.NoReplay && idempotent(c.req.Method)
 }
 
 func idempotent(method string) bool {

@@ -56,7 +56,7 @@ func (p *H1Client) Target() Target { return p.target }
 func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	now := c.Now
 	if !p.permits.TryAcquire() {
-		if err := acquire(ctx, p.permits, &p.target); err != nil {
+		if err := acquire(ctx, p.permits, &p.target, c.HeadBy); err != nil {
 			return nil, err
 		}
 		now = time.Time{} // it may have waited
@@ -67,7 +67,7 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	began, conn := now, p.checkout(now)
 	for {
 		if conn == nil {
-			nc, socket, err := p.dialer.dial(ctx, &p.target, p.tls)
+			nc, socket, err := p.dialer.dial(ctx, p.patience(c), p.tls)
 			if err != nil {
 				p.permits.Release()
 				return nil, err
@@ -96,6 +96,16 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	}
 }
 
+// patience is the target with no more time to connect than c has left.
+func (p *H1Client) patience(c *Call) *Target {
+	if c.HeadBy.IsZero() {
+		return &p.target
+	}
+	short := p.target
+	short.InitTimeout = min(short.InitTimeout, time.Until(c.HeadBy))
+	return &short
+}
+
 // Authority is the Host of requests that have none of their own (R-HDR-6).
 func (p *H1Client) Authority() string {
 	if p.target.Network == "unix" {
@@ -108,7 +118,7 @@ func (p *H1Client) Authority() string {
 // the target's MaxConns until release is called, which the caller does exactly
 // once, after closing the connection. Errors are those of Do.
 func (p *H1Client) Dial(ctx context.Context) (conn net.Conn, release func(), err error) {
-	if err := acquire(ctx, p.permits, &p.target); err != nil {
+	if err := acquire(ctx, p.permits, &p.target, time.Time{}); err != nil {
 		return nil, nil, err
 	}
 	conn, _, err = p.dialer.dial(ctx, &p.target, p.tls)
