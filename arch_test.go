@@ -41,6 +41,7 @@ var census = []string{
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"extproc.readFirst", "extproc.passHints", // of calls over HTTP/2
+	"proxy.feed",
 	"fastcgi.pumpStdin",
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",

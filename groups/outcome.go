@@ -23,8 +23,13 @@ const (
 	timedOut                // no reply, or no progress, in time
 )
 
-// ErrUndecided releases a reservation whose attempt says nothing about the peer.
-var ErrUndecided = errors.New("attempt abandoned")
+var (
+	// ErrUndecided releases a reservation whose attempt says nothing about the peer.
+	ErrUndecided = errors.New("attempt abandoned")
+	// ErrSetAside releases one whose reply nobody reads, because the request is
+	// made again: its status was charged by Answered, the rest says nothing.
+	ErrSetAside = errors.New("reply set aside")
+)
 
 // outcomeOf classifies the error that ended an attempt. Only what is known to be
 // the peer's fault is charged to it: a 413 or a lost client is not (R-BRK-6).
@@ -58,38 +63,43 @@ func outcomeOf(err error) outcome {
 	return undecided
 }
 
-// Result is how an attempt ended, as logs and metrics say it (R-LOG-2).
+// Result is how an attempt ended, as logs and metrics say it (R-LOG-2, R-MET-5).
 type Result uint8
 
 const (
 	Success        Result = iota // a reply below 500, or a tunnel, to its end
 	UpstreamError                // a reply of 500 or more
-	TransportError               // no reply head
-	TimedOut                     // no reply head, or no progress, in time
-	Canceled                     // the client, or this server, ended it
-	ResponseError                // a body that broke off
+	TransportError               // no connection, or no proper reply head
+	TimedOut                     // no connection or no reply head in time
+	Canceled                     // the client went away, or its request was at fault
+	ResponseError                // a body that broke off or paused for too long
+	NoAttempt                    // the peer was chosen, and nothing was sent
 	Results                      // how many there are
 )
 
-var resultNames = [Results]string{"success", "upstream_error", "transport_error", "timeout", "canceled", "response_error"}
+var resultNames = [Results]string{"success", "upstream_error", "transport_error", "timeout", "canceled", "response_error", "no_attempt"}
 
 func (r Result) String() string { return resultNames[r] }
 
-// result is how an attempt with this status, 0 without a head, ended.
-func result(status int, o outcome) Result {
+// resultOf is the result of an attempt with the status of its head, 0 for none.
+func resultOf(status int, o outcome, err error) Result {
 	switch {
-	case o == undecided:
-		return Canceled
-	case o == dialTimedOut, o == timedOut:
-		return TimedOut
-	case o == succeeded && status < 500:
-		return Success
-	case o == succeeded:
-		return UpstreamError
-	case status == 0:
+	case o == dialFailed || status == 0 && o == transportFailed:
 		return TransportError
+	case o == dialTimedOut || status == 0 && o == timedOut:
+		return TimedOut
+	case o > undecided:
+		return ResponseError
+	case o == succeeded || err == ErrSetAside:
+		if status >= 500 {
+			return UpstreamError
+		}
+		return Success
 	}
-	return ResponseError
+	if e, ok := errors.AsType[*exchange.Error](err); err == ErrUndecided || ok && e.Status >= 500 {
+		return NoAttempt
+	}
+	return Canceled
 }
 
 // Cause is why there was no reply head.

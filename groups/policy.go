@@ -5,61 +5,216 @@ import (
 	"time"
 )
 
+// stepUnit is the weight 1 in smooth turns. It leaves room below for the part of
+// its weight that a peer on its ramp has.
+const stepUnit = 1 << 10
+
+// rampStart is the part of its weight, by stepUnit, with which a ramp begins.
+const rampStart = stepUnit / 16
+
+// look is what one choice has found out about the moment.
+type look struct {
+	now  time.Time // read when first needed
+	lax  bool      // too few peers are healthy: probes are not asked (Options.MinHealthy)
+	ramp bool      // a peer has less than its weight (Options.SlowStart)
+}
+
+func (g *Group) look() (l look) {
+	if g.timed {
+		l.now = g.now()
+	}
+	if g.o.MinHealthy > 0 {
+		l.lax = g.ailing()
+	}
+	return l
+}
+
+// ailing reports whether the share of peers that their probes call healthy is
+// below MinHealthy. Drained peers are nobody's share.
+func (g *Group) ailing() bool {
+	all, healthy := 0, 0
+	for i := range g.peers {
+		if g.peers[i].drained || g.state.peers[i].drained {
+			continue
+		}
+		all++
+		if g.peers[i].verdict.gate.Load() != shut {
+			healthy++
+		}
+	}
+	return healthy*100 < g.o.MinHealthy*all
+}
+
 // choose returns the ordinal of the peer for c, -1 if none is eligible. It runs
-// under the state's lock, allocates nothing and looks at each peer once or twice.
-// now is read when a broken peer is first met.
-func (g *Group) choose(c *Choice, now *time.Time) int {
-	s := g.state
-	if g.o.Policy == PrimaryFirst {
+// under the state's lock and allocates nothing. Where it can, it looks for the peer
+// that the policy wants first and asks only then whether that one is eligible.
+func (g *Group) choose(c *Choice, l *look) int {
+	switch g.o.Policy {
+	case PrimaryFirst:
 		for i := range g.peers {
-			if !c.tried.has(i) && g.eligible(i, now) {
+			if g.can(i, c, l) {
 				return i
 			}
 		}
 		return -1
+	case RoundRobin:
+		if g.o.SlowStart == 0 {
+			return g.turn(c, l)
+		}
+	case LeastConn:
+		if g.o.SlowStart == 0 {
+			return g.least(c, l)
+		}
+	case IPHash, CookieHash:
+		if c.Hash == 0 {
+			return g.turn(c, l)
+		}
+		if i := g.rendezvous(c.Hash, nil); g.can(i, c, l) {
+			return i
+		}
+		var can set
+		for i := range g.peers {
+			if g.can(i, c, l) {
+				can.add(i)
+			}
+		}
+		return g.rendezvous(c.Hash, &can)
+	case Sticky:
+		if i, known := g.tokens[c.Token]; known && g.can(i, c, l) {
+			return i
+		}
+	}
+	return g.weighted(c, l)
+}
+
+// can reports whether peer i may have an attempt of c.
+func (g *Group) can(i int, c *Choice, l *look) bool {
+	return !c.tried.has(i) && (g.fit(i) || g.eligible(i, l))
+}
+
+// fit reports whether peer i is eligible without a doubt, as mostly.
+func (g *Group) fit(i int) bool {
+	p := &g.state.peers[i]
+	return g.peers[i].fit(p) && p.active < g.o.MaxInFlight && !g.timed
+}
+
+// fit reports whether nothing takes a peer out.
+func (m *member) fit(p *peerState) bool {
+	return m.verdict.gate.Load() == 0 && p.breaker.state == closed && !m.drained && !p.drained
+}
+
+// eligible reports whether peer i may have an attempt (R-GRP-4), if it has not
+// had it.
+func (g *Group) eligible(i int, l *look) bool {
+	m, p := &g.peers[i], &g.state.peers[i]
+	if m.drained || p.drained || p.active >= g.o.MaxInFlight {
+		return false
+	}
+	gate := m.verdict.gate.Load()
+	if gate == shut && l.lax {
+		gate = 0
+	}
+	if gate != 0 || p.breaker.state != closed { // a trial
+		if l.now.IsZero() {
+			l.now = g.now()
+		}
+		if !m.verdict.admits(gate, l.now) || !p.breaker.admits(&g.state.breaker, l.now) {
+			return false
+		}
+	}
+	return !g.timed || g.timely(i, l)
+}
+
+// timely looks at what changes with time alone: it notes a ramp, and reports
+// whether the bucket of peer i has a token.
+func (g *Group) timely(i int, l *look) bool {
+	p := &g.state.peers[i]
+	if g.o.SlowStart > 0 && g.age(i, l.now) < g.o.SlowStart {
+		l.ramp = true
+	}
+	return g.o.Rate.PerSecond == 0 || p.bucket.full(&g.o.Rate, l.now)
+}
+
+// age is how long peer i has been there without a break.
+func (g *Group) age(i int, now time.Time) time.Duration {
+	age := g.peers[i].verdict.age(now)
+	if since := g.state.peers[i].breaker.healed; !since.IsZero() {
+		age = min(age, now.Sub(since))
+	}
+	return age
+}
+
+// step is the weight of peer i as smooth turns count it, at this moment.
+func (g *Group) step(i int, l *look) int {
+	if l.ramp {
+		return g.rampStep(i, l.now)
+	}
+	return g.peers[i].step
+}
+
+// rampStep is step while a peer is on its ramp.
+func (g *Group) rampStep(i int, now time.Time) int {
+	full, age := g.peers[i].step, g.age(i, now)
+	if age >= g.o.SlowStart {
+		return full
+	}
+	part := max(rampStart, int(float64(stepUnit)*float64(age)/float64(g.o.SlowStart)))
+	return full * part / stepUnit
+}
+
+// turn is the next in the circle.
+func (g *Group) turn(c *Choice, l *look) int {
+	i := g.state.last
+	for range g.peers {
+		if i++; i >= len(g.peers) {
+			i = 0
+		}
+		if g.can(i, c, l) {
+			g.state.last = i
+			return i
+		}
+	}
+	return -1
+}
+
+// least has the smallest number of reservations; of equals, the next in the
+// circle, so that an idle group is not one peer.
+func (g *Group) least(c *Choice, l *look) int {
+	best, active, i := -1, math.MaxInt, g.state.last
+	for range g.peers {
+		if i++; i >= len(g.peers) {
+			i = 0
+		}
+		if n := g.state.peers[i].active; n < active && g.can(i, c, l) {
+			best, active = i, n
+		}
+	}
+	if best >= 0 {
+		g.state.last = best
+	}
+	return best
+}
+
+// weighted is the choice by weights: of the least active where the policy looks at
+// that, by smooth turns.
+func (g *Group) weighted(c *Choice, l *look) int {
+	s := g.state
+	byLoad := g.o.Policy == WeightedLeastActive || g.o.Policy == LeastConn
+	if !g.timed && !l.lax && c.tries == 0 {
+		i := -1
+		if !byLoad {
+			i = g.smoothAll()
+		} else if len(g.peers) <= 64 {
+			i = g.leastAll()
+		}
+		if i >= 0 {
+			return i
+		}
 	}
 	var can set  // who is eligible and not tried
 	var well set // who is not broken or drained, though perhaps tried or full
-	some := false
-	most := g.o.MaxInFlight
-	for i := range s.peers {
-		m, p := &g.peers[i], &s.peers[i]
-		switch {
-		case m.verdict.gate.Load() == 0 && p.breaker.state == closed && !m.drained && !p.drained: // as mostly
-			well.add(i)
-			if p.active >= most || c.tried.has(i) {
-				continue
-			}
-		case c.tried.has(i) || !g.eligible(i, now):
-			continue
-		}
-		can.add(i)
-		some = true
-	}
-	if !some {
+	if !g.candidates(c, &can, &well, l) {
 		return -1
-	}
-	active, weight := math.MaxInt32, 1 // smooth turns among those with no more than that
-	switch g.o.Policy {
-	case WeightedLeastActive:
-		active, weight = s.leastByWeight(&can)
-	case LeastConn:
-		return s.least(&can)
-	case IPHash, CookieHash:
-		if c.Hash != 0 {
-			return g.rendezvous(c.Hash, &can)
-		}
-		return s.turn(&can)
-	case RoundRobin:
-		return s.turn(&can)
-	case Sticky:
-		if c.Token != "" {
-			for i := range g.peers {
-				if can.has(i) && g.peers[i].token == c.Token {
-					return i
-				}
-			}
-		}
 	}
 	if s.well != well {
 		// A peer came or went. The turns begin anew, so that they are exact
@@ -70,78 +225,166 @@ func (g *Group) choose(c *Choice, now *time.Time) int {
 			s.peers[i].current = 0
 		}
 	}
-	return s.smooth(&can, active, weight)
+	if byLoad {
+		g.leastByWeight(&can, l)
+	}
+	return g.smooth(&can, l)
 }
 
-// eligible reports whether peer i may have an attempt (R-GRP-4), if it has not
-// had it.
-func (g *Group) eligible(i int, now *time.Time) bool {
-	m, p := &g.peers[i], &g.state.peers[i]
-	if m.drained || p.drained || p.active >= g.o.MaxInFlight {
-		return false
+// as reports whether peer i is as the last smooth turn found it: well if it was, and
+// else not to be had without a look at the time.
+func (g *Group) as(well bool, m *member, p *peerState) bool {
+	if well {
+		return m.fit(p) && p.active < g.o.MaxInFlight
 	}
-	gate := m.verdict.gate.Load()
-	if gate == 0 && p.breaker.state == closed {
-		return true
-	}
-	if now.IsZero() {
-		*now = g.now()
-	}
-	return m.verdict.admits(gate, *now) && p.breaker.admits(&g.state.breaker, *now)
+	return m.drained || p.drained || m.verdict.gate.Load() == shut
 }
 
-// turn is the next in the circle.
-func (s *State) turn(can *set) int {
-	s.last = can.after(s.last)
-	return s.last
-}
-
-// least has the smallest number of reservations; of equals, the next in the
-// circle, so that an idle group is not one peer.
-func (s *State) least(can *set) int {
-	best, active := -1, math.MaxInt
-	i := s.last
-	for range s.peers {
-		if i++; i >= len(s.peers) {
-			i = 0
+// smoothAll is smooth for those who were well at the last turn, if they still are
+// and nobody else can be: as mostly, and in one pass. Otherwise it changes nothing
+// and returns -1.
+func (g *Group) smoothAll() int {
+	s := g.state
+	best, sum, furthest := -1, 0, math.MinInt
+	for i := range g.peers {
+		m, p := &g.peers[i], &s.peers[i]
+		well := s.well.has(i)
+		if !g.as(well, m, p) {
+			for ; i > 0; i-- {
+				if s.well.has(i - 1) {
+					s.peers[i-1].current -= g.peers[i-1].step
+				}
+			}
+			return -1
 		}
-		if p := &s.peers[i]; p.active < active && can.has(i) {
-			best, active = i, p.active
+		if !well {
+			continue
+		}
+		at := p.current + m.step
+		p.current = at
+		sum += m.step
+		if at > furthest {
+			best, furthest = i, at
 		}
 	}
-	s.last = best
+	if best >= 0 {
+		s.peers[best].current -= sum
+	}
 	return best
 }
 
-// leastByWeight returns the reservations and the weight of a peer that has the
-// fewest of them by weight (R-LB-3).
-func (s *State) leastByWeight(can *set) (active, weight int) {
-	active, weight = math.MaxInt32, 1
-	for i := range s.peers {
-		if p := &s.peers[i]; can.has(i) && p.active*weight < active*p.weight {
-			active, weight = p.active, p.weight
+// leastAll is leastByWeight and smooth under the same condition, for up to 64 peers.
+func (g *Group) leastAll() int {
+	s := g.state
+	least, weight, ties := math.MaxInt32, 1, uint64(0)
+	for i := range g.peers {
+		m, p := &g.peers[i], &s.peers[i]
+		well := s.well.has(i)
+		if !g.as(well, m, p) {
+			return -1
+		}
+		if !well {
+			continue
+		}
+		if p.active|least != 0 { // else none has any
+			more := p.active*weight - least*m.step
+			if more > 0 {
+				continue
+			}
+			if more < 0 {
+				least, weight, ties = p.active, m.step, 0
+			}
+		}
+		ties |= 1 << (i & 63)
+	}
+	best, sum, furthest := -1, 0, math.MinInt
+	for i := 0; ties != 0; i, ties = i+1, ties>>1 {
+		if ties&1 == 0 {
+			continue
+		}
+		p, step := &s.peers[i], g.peers[i].step
+		at := p.current + step
+		p.current = at
+		sum += step
+		if at > furthest {
+			best, furthest = i, at
 		}
 	}
-	return active, weight
+	if best >= 0 {
+		s.peers[best].current -= sum
+	}
+	return best
+}
+
+// candidates fills the sets and reports whether anybody can.
+func (g *Group) candidates(c *Choice, can, well *set, l *look) bool {
+	some := uint64(0)
+	for w := 0; w < g.words; w++ {
+		tried, canWord, wellWord := c.tried[w], uint64(0), uint64(0)
+		for i := w * 64; i < len(g.peers) && i < w*64+64; i++ {
+			m, p, bit := &g.peers[i], &g.state.peers[i], uint64(1)<<(i&63)
+			gate := m.verdict.gate.Load()
+			if gate == shut && l.lax {
+				gate = 0
+			}
+			fit := gate == 0 && p.breaker.state == closed && !m.drained && !p.drained // as mostly
+			if fit {
+				wellWord |= bit
+			}
+			if tried&bit == 0 && (fit && p.active < g.o.MaxInFlight && !g.timed || g.eligible(i, l)) {
+				canWord |= bit
+			}
+		}
+		can[w], well[w] = canWord, wellWord
+		some |= canWord
+	}
+	return some != 0
+}
+
+// leastByWeight leaves in can those that have the fewest reservations by weight
+// (R-LB-3).
+func (g *Group) leastByWeight(can *set, l *look) {
+	active, weight := math.MaxInt32, 1
+	for w := range g.words {
+		word, left := can[w], uint64(0)
+		for i := w * 64; word != 0; i, word = i+1, word>>1 {
+			if word&1 == 0 {
+				continue
+			}
+			mine, step := g.state.peers[i].active, g.step(i, l)
+			more := mine*weight - active*step
+			if more > 0 {
+				continue
+			}
+			if more < 0 {
+				active, weight, left = mine, step, 0
+				clear(can[:w])
+			}
+			left |= 1 << (i & 63)
+		}
+		can[w] = left
+	}
 }
 
 // smooth is the smooth weighted round-robin: each takes a step of its weight, the
 // one that is furthest goes back by all steps. The sum stays what it was, so any
-// Σw turns of the same peers give each its weight (R-LB-2). Who has more
-// reservations by weight than active/weight takes no part.
-func (s *State) smooth(can *set, active, weight int) int {
-	best, sum, furthest := -1, 0, 0
-	for i := range s.peers {
-		p := &s.peers[i]
-		if !can.has(i) || p.active*weight > active*p.weight {
-			continue
-		}
-		p.current += p.weight
-		sum += p.weight
-		if best < 0 || p.current > furthest {
-			best, furthest = i, p.current
+// Σw turns of the same peers give each its weight (R-LB-2).
+func (g *Group) smooth(can *set, l *look) int {
+	best, sum, furthest := -1, 0, math.MinInt
+	for w := range g.words {
+		for i, word := w*64, can[w]; word != 0; i, word = i+1, word>>1 {
+			if word&1 == 0 {
+				continue
+			}
+			p, step := &g.state.peers[i], g.step(i, l)
+			at := p.current + step
+			p.current = at
+			sum += step
+			if at > furthest {
+				best, furthest = i, at
+			}
 		}
 	}
-	s.peers[best].current -= sum
+	g.state.peers[best].current -= sum
 	return best
 }

@@ -1,9 +1,6 @@
 package groups
 
-import (
-	"math/bits"
-	"sync"
-)
+import "sync"
 
 // State is what belongs to a group as a whole: turns, counts and response breakers.
 // It outlives the generations that do not change the group.
@@ -22,16 +19,18 @@ type State struct {
 }
 
 type peerState struct {
-	active  int    // reservations held
-	weight  int    // immutable
-	current int    // of the smooth turns
-	picks   uint64 // reservations made
-	drained bool   // at run time
+	active  int  // reservations held
+	weight  int  // immutable
+	current int  // of the smooth turns
+	drained bool // at run time
 	breaker breaker
+	bucket  bucket
 
+	picks        uint64    // reservations made
+	repeats      uint64    // of them by Repeat
 	replies      [6]uint64 // by class of status
 	failures     [Causes]uint64
-	outcomes     [Results]uint64
+	results      [Results]uint64
 	drainVersion uint64 // of drained
 }
 
@@ -60,25 +59,6 @@ type set [MaxPeers / 64]uint64
 func (s *set) add(i int)      { s[uint(i)/64%(MaxPeers/64)] |= 1 << (uint(i) % 64) }
 func (s *set) has(i int) bool { return s[uint(i)/64%(MaxPeers/64)]>>(uint(i)%64)&1 != 0 }
 
-// next returns the first member at or behind i, -1 if there is none.
-func (s *set) next(i int) int {
-	for w := i / 64; w < len(s); w++ {
-		if word := s[w] &^ (1<<(uint(i)%64) - 1); word != 0 {
-			return w*64 + bits.TrailingZeros64(word)
-		}
-		i = 0
-	}
-	return -1
-}
-
-// after returns the member that follows i in the circle, -1 if the set is empty.
-func (s *set) after(i int) int {
-	if n := s.next(i + 1); n >= 0 {
-		return n
-	}
-	return s.next(0)
-}
-
 // PeerState is a peer as status and metrics show it.
 type PeerState struct {
 	ID       string
@@ -97,6 +77,8 @@ type PeerState struct {
 	// What was counted since the group's state or, for DialTrips, the peer's
 	// verdict began.
 	Picks                    uint64          // reservations made
+	Repeats                  uint64          // of them for an attempt that was made again
+	RateLimited              uint64          // choices that passed it over because its bucket was empty
 	Replies                  [6]uint64       // heads of replies, by class of status
 	Failures                 [Causes]uint64  // attempts without a head
 	Results                  [Results]uint64 // attempts that ended
@@ -124,7 +106,7 @@ func (p *PeerState) Standing() string {
 func (p *PeerState) Attempts() (all, failed uint64) {
 	for r, n := range p.Results {
 		all += n
-		if Result(r) != Success && Result(r) != Canceled {
+		if Result(r) != Success && Result(r) != Canceled && Result(r) != NoAttempt {
 			failed += n
 		}
 	}
@@ -151,7 +133,8 @@ func (g *Group) Snapshot() []PeerState {
 		p := &g.state.peers[i]
 		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks, Weight: p.weight,
 			Draining: p.drained || g.peers[i].drained, Fixed: g.peers[i].drained, Response: p.breaker.name(now),
-			Replies: p.replies, Failures: p.failures, Results: p.outcomes, ResponseTrips: p.breaker.trips}
+			Replies: p.replies, Failures: p.failures, Results: p.results, ResponseTrips: p.breaker.trips,
+			Repeats: p.repeats, RateLimited: p.bucket.missed}
 	}
 	g.state.mu.Unlock()
 	for i := range out {

@@ -18,19 +18,23 @@ import (
 //
 //	group [policy] [key=value...]  a new group; keys: peers, weights, max, retry,
 //	                               breaker (threshold,open,half,failOn...), health
-//	                               (rise,fall), drained
+//	                               (rise,fall), drained, rate (per second,burst), slow
+//	                               (duration), min (percent)
 //	reload [policy] [key=value...] the group with other settings: verdicts and
 //	                               seats stay; so does the state unless weights or policy change
 //	reserve NAME [client=IP] [cookie=VALUE]
 //	again NAME                     the same exchange, another peer
+//	repeat NAME [same]             the same exchange, made again
 //	answered NAME STATUS
 //	release NAME [fault]
 //	picks N [client=IP] [cookie=VALUE]   reserves and releases N times
+//	shares N                       the same, and tells how many each peer had
 //	held N                         reserves N times and keeps them
 //	after DURATION
 //	probe PEER ok|bad
 //	drain PEER, undrain PEER
 //	state
+//	counts                         what was counted of each peer, but for zeros
 func TestTranscripts(t *testing.T) {
 	casefile.Run(t, "testdata/*.txt", func(t *testing.T) func(string) string {
 		s := &session{t: t, now: time.Unix(1_800_000_000, 0), held: map[string]*held{}}
@@ -78,6 +82,8 @@ func (s *session) run(w []string) string {
 		return s.reserve(h)
 	case "again":
 		return s.reserve(h)
+	case "repeat":
+		return s.reserved(h, func(c *Choice) (Reservation, error) { return s.g.Repeat(c, len(w) > 2) })
 	case "answered":
 		h.res.Answered(s.number(w[2]))
 	case "release":
@@ -88,6 +94,14 @@ func (s *session) run(w []string) string {
 		h.res.Release(err)
 	case "picks", "held":
 		return s.picks(s.number(w[1]), s.choice(w[2:]), w[0] == "held")
+	case "shares":
+		counts := make([]int, s.g.Len())
+		for peer := range strings.FieldsSeq(s.picks(s.number(w[1]), Choice{}, false)) {
+			if peer != "-" {
+				counts[s.number(peer)]++
+			}
+		}
+		return strings.Trim(fmt.Sprint(counts), "[]")
 	case "after":
 		d, err := time.ParseDuration(w[1])
 		if err != nil {
@@ -102,14 +116,18 @@ func (s *session) run(w []string) string {
 		s.g.Drain(s.number(w[1]), w[0] == "drain")
 	case "state":
 		return s.state()
+	case "counts":
+		return s.counts()
 	default:
 		s.t.Fatalf("command %s is unknown", w[0])
 	}
 	return ""
 }
 
-func (s *session) reserve(h *held) string {
-	r, err := s.g.Reserve(&h.choice)
+func (s *session) reserve(h *held) string { return s.reserved(h, s.g.Reserve) }
+
+func (s *session) reserved(h *held, reserve func(*Choice) (Reservation, error)) string {
+	r, err := reserve(&h.choice)
 	if err != nil {
 		e := err.(*exchange.Error)
 		return fmt.Sprintf("%d %s, %s: %s", e.Status, e.Reason, e.Fields[0].Name, e.Fields[0].Value)
@@ -154,6 +172,27 @@ func (s *session) state() string {
 		out = append(out, line)
 	}
 	return strings.Join(out, "\n")
+}
+
+func (s *session) counts() string {
+	var out []string
+	for i, p := range s.g.Snapshot() {
+		line := fmt.Sprintf("peer %d: picks %d", i, p.Picks)
+		if p.Repeats > 0 {
+			line += fmt.Sprintf(", repeats %d", p.Repeats)
+		}
+		if p.RateLimited > 0 {
+			line += fmt.Sprintf(", rate limited %d", p.RateLimited)
+		}
+		for r, n := range p.Results {
+			if n > 0 {
+				line += fmt.Sprintf(", %v %d", Result(r), n)
+			}
+		}
+		out = append(out, line)
+	}
+	moves, none := s.g.Totals()
+	return strings.Join(append(out, fmt.Sprintf("failovers %d, none %d", moves, none)), "\n")
 }
 
 func (s *session) choice(words []string) (c Choice) {
@@ -201,6 +240,12 @@ func (s *session) build(words []string) {
 			br = Breaker{Threshold: s.number(list[0]), Open: s.duration(list[1]), HalfOpen: s.number(list[2]), FailOn: failOn(list[3:])}
 		case key == "health":
 			health = Health{Rise: s.number(list[0]), Fall: s.number(list[1])}
+		case key == "rate":
+			o.Rate = Rate{PerSecond: s.number(list[0]), Burst: s.number(list[1])}
+		case key == "slow":
+			o.SlowStart = s.duration(v)
+		case key == "min":
+			o.MinHealthy = s.number(v)
 		case key == "drained":
 			for _, x := range list {
 				drained[s.number(x)] = true
@@ -246,6 +291,10 @@ func fault(t *testing.T, word string) error {
 		return &extproc.DialError{Addr: "a:1", Timeout: true}
 	case "fcgi-dial":
 		return &exchange.Error{Status: 503, Reason: "fcgi_unavailable", Err: &extproc.DialError{Addr: "a:1"}}
+	case "aside":
+		return ErrSetAside
+	case "unused":
+		return ErrUndecided
 	case "gone":
 		return fmt.Errorf("%w: left", exchange.ErrClientGone)
 	case "reset":

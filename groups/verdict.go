@@ -37,6 +37,7 @@ func (s Standing) String() string { return [...]string{"up", "cold", "down"}[s] 
 type Verdict struct {
 	health Health
 	base   time.Time // gate counts from here
+	now    func() time.Time
 
 	// gate is 0 for a peer that can be reached, shut for one that is down by its
 	// probes, else the time of the next trial dial, in nanoseconds after base.
@@ -45,6 +46,8 @@ type Verdict struct {
 	trial atomic.Int64  // what gate is while a trial dial is in flight
 	fails atomic.Int32  // consecutive dials that failed
 	trips atomic.Uint64 // times the dial breaker opened
+
+	rose atomic.Int64 // when gate became 0 last, as gate counts
 
 	cold atomic.Bool // shut from the start
 
@@ -55,7 +58,7 @@ type Verdict struct {
 // NewVerdict returns the verdict of a peer of which nothing is known. With a
 // health check it is cold: not eligible before Rise successes.
 func NewVerdict(h Health, now func() time.Time) *Verdict {
-	v := &Verdict{health: h, base: now()}
+	v := &Verdict{health: h, base: now(), now: now}
 	if h.Rise > 0 {
 		v.gate.Store(shut)
 		v.cold.Store(true)
@@ -82,11 +85,12 @@ func (v *Verdict) admits(gate int64, now time.Time) bool {
 
 // take begins an attempt. For a broken peer it is the one trial of this time; the
 // next may begin when window has passed, whether or not this one ever reports
-// (R-BRK-2).
-func (v *Verdict) take(now time.Time, window time.Duration) (attempt, bool) {
+// (R-BRK-2). With lax a peer that is down by its probes counts as one that can be
+// reached.
+func (v *Verdict) take(now time.Time, window time.Duration, lax bool) (attempt, bool) {
 	epoch := v.epoch.Load() // before gate: an attempt never seems younger than it is
 	gate := v.gate.Load()
-	if gate == 0 {
+	if gate == 0 || gate == shut && lax {
 		return attempt{epoch: epoch}, true
 	}
 	if now.IsZero() || !v.admits(gate, now) {
@@ -147,6 +151,9 @@ func (v *Verdict) abandon(a attempt, now func() time.Time) {
 func (v *Verdict) set(gate int64) {
 	if gate == 0 {
 		v.fails.Store(0)
+		if v.gate.Load() != 0 {
+			v.rose.Store(v.at(v.now()))
+		}
 	}
 	v.gate.Store(gate)
 	v.epoch.Add(1)
@@ -198,6 +205,9 @@ func (v *Verdict) streaks() (successes, failures int) {
 	defer v.mu.Unlock()
 	return max(v.streak, 0), max(-v.streak, 0)
 }
+
+// age is how long the peer can be reached already, at now.
+func (v *Verdict) age(now time.Time) time.Duration { return time.Duration(v.at(now) - v.rose.Load()) }
 
 // look returns the verdict for people.
 func (v *Verdict) look(now time.Time) (healthy bool, dial string) {
