@@ -12,8 +12,8 @@ import (
 	"httpjet/exchange"
 )
 
-// soon is a moment that comes at once, while everything else waits for patience.
-func soon() time.Time { return time.Now().Add(30 * time.Millisecond) }
+// shortly is a moment that comes at once, while everything else waits for patience.
+func shortly() time.Time { return time.Now().Add(30 * time.Millisecond) }
 
 // R-TMO-4: the head has to be in by the moment that the caller sets, whatever the
 // call waits for.
@@ -21,26 +21,26 @@ func TestHeadBy(t *testing.T) {
 	silent := newUpstream(t, func(u *upstream, c *upConn) { io.Copy(io.Discard, c) })
 	p := client(t, target(silent.addr))
 	call := get("/")
-	call.HeadBy = soon()
+	call.HeadBy = shortly()
 	r, err := p.Do(bg, call)
 	fails(t, r, err, 504, "upstream_timeout")
 
 	pr, pw := io.Pipe() // a client that sends nothing of its body: not the peer's fault
 	defer pw.Close()
 	call = post(1<<20, pr)
-	call.HeadBy = soon()
+	call.HeadBy = shortly()
 	r, err = p.Do(bg, call)
 	fails(t, r, err, 408, "request_stalled")
 
 	whole := post(3, strings.NewReader("abc"))
-	whole.HeadBy = soon()
+	whole.HeadBy = shortly()
 	r, err = p.Do(bg, whole)
 	fails(t, r, err, 504, "upstream_timeout")
 
 	tg := target(silent.addr) // no handshake
 	tg.Scheme = H1S
 	call = get("/")
-	call.HeadBy = soon()
+	call.HeadBy = shortly()
 	_, err = client(t, tg).Do(bg, call)
 	if e, ok := errors.AsType[*DialError](err); !ok || !e.Timeout {
 		t.Errorf("%v, want a dial that timed out", err)
@@ -54,7 +54,7 @@ func TestHeadBy(t *testing.T) {
 	go func() { _, err := one.Do(ctx, get("/")); done <- err }()
 	eventually(t, "the permit is taken", func() bool { return one.Stats().Busy == 1 })
 	call = get("/")
-	call.HeadBy = soon()
+	call.HeadBy = shortly()
 	r, err = one.Do(bg, call)
 	fails(t, r, err, 504, "connect_timeout")
 	cancel()
@@ -171,4 +171,44 @@ func TestNoReplay(t *testing.T) {
 	if got := body(t, r, err); got != "ok" {
 		t.Error(got)
 	}
+}
+
+// The same over HTTP/2.
+func TestH2Bounds(t *testing.T) {
+	u := newH2peers(t, func(p *h2peer) {
+		for h := p.request(); h != nil; h = p.request() {
+			if h.PseudoValue("path") == "/half" {
+				p.head(h.StreamID, false, ":status", "200")
+				p.data(h.StreamID, false, "ab")
+			}
+		}
+	})
+	p := h2client(t, h2target(u.addr))
+	call := get("/")
+	call.HeadBy = shortly()
+	r, err := p.Do(bg, call)
+	fails(t, r, err, 504, "upstream_timeout")
+
+	pr, pw := io.Pipe()
+	defer pw.Close()
+	call = post(1<<20, pr)
+	call.HeadBy = shortly()
+	r, err = p.Do(bg, call)
+	fails(t, r, err, 408, "request_stalled")
+
+	call = get("/half")
+	call.HeadBy, call.IdleTimeout = time.Now().Add(patience), 30*time.Millisecond
+	r, err = p.Do(bg, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 10)
+	if n, err := io.ReadAtLeast(r.Body, buf, 2); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	_, err = r.Body.Read(buf)
+	if e, ok := errors.AsType[*exchange.Error](err); !ok || e.Status != 504 || e.Reason != "response_error" {
+		t.Errorf("%v", err)
+	}
+	r.Close()
 }

@@ -177,11 +177,7 @@ func clientTLS(t *Target, base *tls.Config, protos ...string) *tls.Config {
 // (R-POOL-2), but not beyond by unless that is zero: then it is 504
 // connect_timeout, which says nothing about the peer (R-TMO-4).
 func acquire(ctx context.Context, p *budget.Permits, t *Target, by time.Time) error {
-	wait := t.InitTimeout
-	if !by.IsZero() {
-		wait = min(wait, time.Until(by))
-	}
-	err := p.Acquire(ctx, wait)
+	err := p.Acquire(ctx, t.patience(by))
 	switch {
 	case err == nil:
 		return nil

@@ -71,6 +71,15 @@ func (t *Target) fill() {
 	}
 }
 
+// patience is how long a dial may take that has to be done by a moment, zero for
+// none.
+func (t *Target) patience(by time.Time) time.Duration {
+	if by.IsZero() {
+		return t.InitTimeout
+	}
+	return min(t.InitTimeout, time.Until(by))
+}
+
 // Call is one request to a processor.
 type Call struct {
 	Method string

@@ -102,7 +102,7 @@ func (p *H1Client) patience(c *Call) *Target {
 		return &p.target
 	}
 	short := p.target
-	short.InitTimeout = min(short.InitTimeout, time.Until(c.HeadBy))
+	short.InitTimeout = p.target.patience(c.HeadBy)
 	return &short
 }
 

@@ -44,6 +44,7 @@ type h2call struct {
 	timer   *time.Timer
 	unwatch func() bool // set once ctx is watched
 	sent    time.Time   // when all of the request was; zero before
+	idleBy  time.Time   // when the pending read of the body is late; zero: never
 	gotHead bool        // the final head is in, or there will be none
 	ended   bool        // nothing may set the timer any more
 	hints   []*exchange.Fields
@@ -66,7 +67,11 @@ func (c *h2call) start() error {
 	c.run, c.cut = context.WithCancelCause(context.Background())
 	r := c.request()
 	c.mu.Lock()
-	c.timer = time.AfterFunc(watchAfter, c.tick)
+	first := watchAfter
+	if by := c.req.HeadBy; !by.IsZero() {
+		first = min(first, time.Until(by))
+	}
+	c.timer = time.AfterFunc(first, c.tick)
 	c.mu.Unlock()
 	resp, err := c.conn.roundTrip(r)
 	c.endHints()
@@ -143,9 +148,9 @@ func announced(h http.Header) http.Header {
 func canonical(name string) string { return http.CanonicalHeaderKey(name) }
 
 // tick looks after a call that takes long: from 50 ms on it watches for its client
-// (R-STREAM-5), and until the head is in, for deadlines. Later nothing is late:
-// either side may be silent on a stream of both directions, and a connection that
-// is dead does not answer the PING.
+// (R-STREAM-5), and until the head is in, for deadlines. Later nothing is late but
+// the body of a call with an IdleTimeout: either side may be silent on a stream of
+// both directions, and a connection that is dead does not answer the PING.
 func (c *h2call) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,10 +160,13 @@ func (c *h2call) tick() {
 	if c.unwatch == nil {
 		c.unwatch = context.AfterFunc(c.ctx, c.abandon)
 	}
-	if c.gotHead {
+	by := c.idleBy
+	if !c.gotHead {
+		by = c.due()
+	}
+	if by.IsZero() {
 		return
 	}
-	by := c.due()
 	if ahead := time.Until(by); ahead > 0 {
 		c.timer.Reset(ahead)
 		return
@@ -167,18 +175,29 @@ func (c *h2call) tick() {
 }
 
 // due is when what the call waits for is late: progress of the upload (R-TMO-3),
-// then the head (R-TMO-2). c.mu is held.
+// then the head (R-TMO-2), both at HeadBy (R-TMO-4). c.mu is held.
 func (c *h2call) due() time.Time {
+	by := c.sent.Add(c.headTimeout())
 	if c.sent.IsZero() {
-		return c.body.progress().Add(c.client.target.BodyTimeout)
+		by = c.body.progress().Add(c.client.target.BodyTimeout)
 	}
-	return c.sent.Add(c.headTimeout())
+	if bound := c.req.HeadBy; !bound.IsZero() && bound.Before(by) {
+		return bound
+	}
+	return by
 }
 
 // tooLate is the error of a call that is late. c.mu is held.
 func (c *h2call) tooLate() error {
-	stall := c.client.target.BodyTimeout
+	stall, bound := c.client.target.BodyTimeout, c.req.HeadBy
+	late := !bound.IsZero() && !time.Now().Before(bound)
 	switch {
+	case c.gotHead:
+		return exchange.Fail(504, "response_error", "%s: no body byte for %v", c.addr(), c.req.IdleTimeout)
+	case late && c.sent.IsZero() && c.body.stage.Load() == pumpReading: // the peer has not had all of it
+		return exchange.Fail(408, "request_stalled", "client did not send its body in the time of the attempt")
+	case late:
+		return exchange.Fail(504, "upstream_timeout", "%s: no reply head in the time of the attempt", c.addr())
 	case !c.sent.IsZero():
 		return exchange.Fail(504, "upstream_timeout", "%s: no reply head within %v", c.addr(), c.headTimeout())
 	case c.body.stage.Load() == pumpReading:
@@ -203,7 +222,7 @@ func (c *h2call) wroteRequest(httptrace.WroteRequestInfo) {
 	defer c.mu.Unlock()
 	c.sent = time.Now()
 	if c.unwatch != nil && !c.gotHead && !c.ended {
-		c.timer.Reset(c.headTimeout()) // else the first tick is still to come
+		c.timer.Reset(time.Until(c.due())) // else the first tick is still to come
 	}
 }
 
@@ -315,10 +334,11 @@ func (c *h2call) untouched() bool {
 
 // replayable reports whether the call, which failed with err, may be made again:
 // a connection that had served before broke before a byte of an answer, the
-// request has no body, and its method is idempotent (R-POOL-4).
+// request has no body, its method is idempotent (R-POOL-4), and the caller allows
+// it (R-RETRY-7).
 func (c *h2call) replayable(err error) bool {
 	e, ok := errors.AsType[*h2Error](err)
-	if !ok || !c.conn.served.Load() || c.interim > 0 || c.body != nil || !idempotent(c.req.Method) {
+	if !ok || c.req.NoReplay || !c.conn.served.Load() || c.interim > 0 || c.body != nil || !idempotent(c.req.Method) {
 		return false
 	}
 	_, _, stream := ofStream(e.err)
@@ -387,6 +407,10 @@ func (c *h2call) trailers() *exchange.Fields {
 
 // Read reads the reply's body.
 func (c *h2call) Read(p []byte) (int, error) {
+	if idle := c.req.IdleTimeout; idle > 0 {
+		c.awaitBody(idle)
+		defer c.awaitBody(0)
+	}
 	n, err := c.resp.Body.Read(p)
 	switch {
 	case err == nil:
@@ -400,6 +424,21 @@ func (c *h2call) Read(p []byte) (int, error) {
 		err, _, _ = ofStream(err)
 	}
 	return n, err
+}
+
+// awaitBody lets a read wait for so long (R-TMO-5); 0: none waits.
+func (c *h2call) awaitBody(idle time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if idle == 0 || c.ended {
+		c.idleBy = time.Time{}
+		return
+	}
+	c.idleBy = time.Now().Add(idle)
+	if c.unwatch == nil { // the first tick is still to come
+		idle = min(idle, watchAfter)
+	}
+	c.timer.Reset(idle)
 }
 
 // drop ends a call that has no reply.

@@ -67,7 +67,7 @@ func (p *H2Client) Target() Target { return p.target }
 // Do sends c and returns when the final reply head is in; see Client. It holds a
 // permit until the reply is closed.
 func (p *H2Client) Do(ctx context.Context, c *Call) (*Reply, error) {
-	if err := acquire(ctx, p.permits, &p.target); err != nil {
+	if err := acquire(ctx, p.permits, &p.target, c.HeadBy); err != nil {
 		return nil, err
 	}
 	reply, err := p.send(ctx, c)
@@ -86,7 +86,7 @@ func (p *H2Client) send(ctx context.Context, c *Call) (*Reply, error) {
 	began := time.Now()
 	var refused []*h2conn // by which connections; almost always none
 	for try := 1; ; try++ {
-		conn, err := p.reserve(ctx, refused)
+		conn, err := p.reserve(ctx, refused, c.HeadBy)
 		if err != nil {
 			return nil, err
 		}
@@ -113,12 +113,12 @@ func (p *H2Client) send(ctx context.Context, c *Call) (*Reply, error) {
 
 // reserve returns a connection with a stream reserved, counting the call. It is
 // none of those in not. Waiting for the dials of others and dialling take
-// InitTimeout together; errors are those of dial.
-func (p *H2Client) reserve(ctx context.Context, not []*h2conn) (*h2conn, error) {
+// InitTimeout together, and end at by unless that is zero; errors are those of dial.
+func (p *H2Client) reserve(ctx context.Context, not []*h2conn, by time.Time) (*h2conn, error) {
 	if c := p.sound(not); c != nil {
 		return c, nil
 	}
-	wait, cancel := context.WithTimeout(ctx, p.target.InitTimeout)
+	wait, cancel := context.WithTimeout(ctx, p.target.patience(by))
 	defer cancel()
 	select {
 	case p.dialling <- struct{}{}:

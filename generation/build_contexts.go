@@ -210,9 +210,15 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *reg
 	}
 	out := &proxy.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c), Answered: b.kept.Metrics.Answered,
 		Bodies: b.kept.Bodies, BodyTimeout: p.peers[0].owner.decl.BodyTimeout}
+	retry := p.decl.Retry
 	if c != nil {
 		out.HeadTimeout, out.Forward.Path = c.ResponseTimeout, b.buildPath(c, uri)
+		if c.Retry != nil {
+			retry = c.Retry
+		}
 	}
+	out.Retry = b.buildRetry(retry)
+	buildTimes(out, p, c)
 	out.Upgrade = b.buildRelay(p, out.Forward, c, b.routeTunnels(h, c.URI, xmlconf.Fingerprint(c)))
 	return out
 }

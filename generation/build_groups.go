@@ -45,7 +45,10 @@ func (b *builder) group(p *processor) *groups.Group {
 func (b *builder) buildGroup(p *processor) *groups.Group {
 	d := p.decl
 	o := groups.Options{Scope: p.scope, Name: d.Name, Policy: policies[d.LoadBalancePolicy], MaxInFlight: d.MaxInFlight,
-		RetryTimeout: d.RetryTimeout, Cookie: stickyCookie(d)}
+		RetryTimeout: d.RetryTimeout, SlowStart: d.SlowStart, MinHealthy: d.MinHealthy, Cookie: stickyCookie(d)}
+	if r := d.PeerRateLimit; r != nil {
+		o.Rate = groups.Rate{PerSecond: r.ReqPerSec, Burst: r.Burst}
+	}
 	if p.kind == xmlconf.KindLoadBalancer {
 		o.Policy = groups.WeightedLeastActive // LiteSpeed's least load (R-GRP-10)
 	}

@@ -3,6 +3,7 @@ package generation
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"httpjet/extproc"
 	"httpjet/groups"
@@ -103,6 +104,95 @@ func TestReloadKeepsGroups(t *testing.T) {
 	if n, m, s := r.kept.Groups.Len(), r.kept.Verdicts.Len(), r.kept.Seats.Len(); n != 0 || m != 0 || s != 0 {
 		t.Errorf("%d states, %d verdicts and %d seats are left", n, m, s)
 	}
+}
+
+// G22: a peer that is known to be down gets nothing because of a reload, and one
+// that is new gets nothing before its health check has passed.
+func TestG22ReloadKeepsThePeerDown(t *testing.T) {
+	r := newGroupTree(t)
+	checked := strings.Replace(groupOne, "<retryTimeout>", "<healthCheck><rise>2</rise><fall>2</fall></healthCheck><retryTimeout>", 1)
+	r.write("conf/one.xml", checked)
+	g, _ := r.build()
+	for i, ok := range []bool{false, true} {
+		r.group(g, "/app/").Report(i, ok)
+		r.group(g, "/app/").Report(i, ok)
+	}
+	picks := func(n int) (down int) {
+		for range n {
+			var c groups.Choice
+			res, err := r.group(g, "/app/").Reserve(&c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Peer() == 0 {
+				down++
+			}
+			res.Release(nil)
+		}
+		return down
+	}
+	for i := range 100 {
+		r.write("conf/one.xml", strings.Replace(checked, "<docRoot>", "<!-- "+strings.Repeat("x", i)+" --><docRoot>", 1))
+		next, _ := r.build()
+		g.Retire()
+		if g = next; picks(10) != 0 {
+			t.Fatalf("reload %d: the peer that is down had requests", i)
+		}
+	}
+	r.write("conf/one.xml", strings.Replace(checked, "9000", "9007", 1))
+	next, _ := r.build()
+	g.Retire()
+	if g = next; picks(10) != 0 {
+		t.Error("a new peer had requests before it was checked")
+	}
+	r.group(g, "/app/").Report(0, true)
+	r.group(g, "/app/").Report(0, true)
+	if picks(10) != 5 {
+		t.Error("a peer that has passed its health check has no turns")
+	}
+	g.Retire()
+}
+
+// R-RATE-1, and what a reload may change of it: the bucket stays, the rate need not.
+func TestPeerRateLimit(t *testing.T) {
+	r := newGroupTree(t)
+	limited := func(limit string) *Generation {
+		r.write("conf/one.xml", strings.Replace(groupOne, "<retryTimeout>", "<peerRateLimit>"+limit+"</peerRateLimit><retryTimeout>", 1))
+		g, fs := r.build()
+		if fs.Failed() {
+			t.Fatal(fs.All())
+		}
+		return g
+	}
+	began := time.Now()
+	reserve := func(g *Generation, want int) {
+		t.Helper()
+		n := 0
+		for range 20 {
+			var c groups.Choice
+			if res, err := r.group(g, "/app/").Reserve(&c); err == nil {
+				res.Release(nil)
+				n++
+			}
+		}
+		if more := n - want; more < 0 || more > 2*int(time.Since(began)/time.Second) { // a token a second comes to each
+			t.Errorf("%d of 20 requests had a peer, want %d", n, want)
+		}
+	}
+	g1 := limited("<reqPerSec>1</reqPerSec><burst>3</burst>")
+	defer g1.Retire()
+	reserve(g1, 6) // of two peers
+	for _, m := range g1.Groups() {
+		if m.Name == "app" && m.Peers[0].RateLimited == 0 {
+			t.Errorf("%+v", m)
+		}
+	}
+	g2 := limited("<reqPerSec>1</reqPerSec><burst>5</burst>")
+	defer g2.Retire()
+	reserve(g2, 0)
+	g3 := limited("<reqPerSec>0</reqPerSec>")
+	defer g3.Retire()
+	reserve(g3, 20)
 }
 
 // All that name a processor share its group in one generation.

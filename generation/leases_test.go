@@ -38,12 +38,12 @@ const leaseTwo = `<virtualHostConfig><docRoot>html</docRoot>
 
 // leaseTree is a server root whose files a test changes between builds.
 type leaseTree struct {
-	t    *testing.T
+	t    testing.TB
 	root string
 	kept Kept
 }
 
-func newLeaseTree(t *testing.T) *leaseTree {
+func newLeaseTree(t testing.TB) *leaseTree {
 	r := &leaseTree{t: t, root: t.TempDir(), kept: Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}}
 	r.write("conf/httpd_config.xml", leaseServer)
 	r.write("conf/one.xml", leaseOne)

@@ -64,6 +64,7 @@ type PeerState struct {
 	ID       string
 	Healthy  bool   // by its probes; true without a health check
 	Cold     bool   // not healthy because not known yet
+	Lax      bool   // its group ignores health checks now (Options.MinHealthy)
 	Dial     string // closed, open or half_open (R-BRK-10)
 	Response string // the same of the response breaker
 	Draining bool   // at run time or by configuration
@@ -114,7 +115,10 @@ func (p *PeerState) Attempts() (all, failed uint64) {
 }
 
 // Eligible reports whether the peer may have requests, but for limits.
-func (p *PeerState) Eligible() bool { return p.Standing() == "eligible" }
+func (p *PeerState) Eligible() bool {
+	s := p.Standing()
+	return s == "eligible" || p.Lax && (s == "cold" || s == "down")
+}
 
 // Totals returns how often the group moved on to another peer, and had none for
 // an exchange.
@@ -129,11 +133,12 @@ func (g *Group) Snapshot() []PeerState {
 	now := g.now()
 	out := make([]PeerState, len(g.peers))
 	g.state.mu.Lock()
+	lax := g.o.MinHealthy > 0 && g.ailing()
 	for i := range out {
 		p := &g.state.peers[i]
 		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks, Weight: p.weight,
 			Draining: p.drained || g.peers[i].drained, Fixed: g.peers[i].drained, Response: p.breaker.name(now),
-			Replies: p.replies, Failures: p.failures, Results: p.results, ResponseTrips: p.breaker.trips,
+			Replies: p.replies, Failures: p.failures, Results: p.results, ResponseTrips: p.breaker.trips, Lax: lax,
 			Repeats: p.repeats, RateLimited: p.bucket.missed}
 	}
 	g.state.mu.Unlock()

@@ -1,8 +1,9 @@
 // Command interop runs the built httpjet together with real programs that it
 // has to get along with: PHP-FPM with DokuWiki, the npm WebSocket library, nginx
-// as an upstream, h2load and curl as HTTP/2 clients, slowhttptest. It is not part of the
-// product and not a unit test: it needs Debian's apt-get and npm, installs what
-// is missing, and a program that cannot be had fails the run.
+// as an upstream, h2load and curl as HTTP/2 clients, slowhttptest; and under load
+// while its upstreams are killed and stalled. It is not part of the product and not
+// a unit test: it needs Debian's apt-get and npm, installs what is missing, and a
+// program that cannot be had fails the run.
 //
 //	go run ./interop [ci|full] [--write] [--bin=FILE] [--load=TIME] [section...]
 //
@@ -26,6 +27,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == chaosPeer {
+		fmt.Fprintln(os.Stderr, serveChaos(os.Args[2], os.Args[3]))
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &run{ctx: ctx, mode: "full", began: time.Now()}
@@ -79,6 +84,7 @@ var sections = []section{
 	{"websocket", websocket},
 	{"nginx", nginx},
 	{"http2", http2},
+	{"chaos", chaos},
 	{"measure", measure},
 	{"config", config},
 	{"reload", reload},

@@ -24,7 +24,9 @@ type Peer struct {
 	Attempts                 map[string]uint64 // that ended, by outcome
 	Dial, Response           int               // breakers: 0 closed, 1 open, 2 half-open (R-BRK-10)
 	DialTrips, ResponseTrips uint64
-	Idle, Busy, Dialing      int // connections of its pool
+	Idle, Busy, Dialing      int    // connections of its pool
+	Retries                  uint64 // attempts that repeat one before (R-MET-5)
+	RateLimited              uint64 // choices that passed it over
 }
 
 // WatchGroups sets where the groups are read from, at every scrape.
@@ -39,7 +41,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	failovers  = desc("failover_total", "Moves to another peer of the group, because a dial failed.")
+	failovers  = desc("failover_total", "Moves to another peer of the group, because a dial failed; retries are not among them.")
 	noUpstream = desc("no_upstream_total", "Requests for which no peer of the group was eligible.")
 	healthy    = desc("peer_healthy", "1 if active probes say so, or there are none.", "peer")
 	draining   = desc("peer_draining", "1 for a peer that gets no new request.", "peer")
@@ -47,15 +49,17 @@ var (
 	selections = desc("peer_selections_total", "Attempts for which the peer was chosen.", "peer")
 	replies    = desc("peer_responses_total", "Reply heads of the peer, by class of status.", "peer", "class")
 	failures   = desc("peer_prehead_failures_total", "Attempts that ended without a reply head, by reason.", "peer", "reason")
-	attempts   = desc("peer_attempts_total", "Attempts that ended, by outcome.", "peer", "outcome")
 	pools      = desc("pool_connections", "Connections to the peer; a tunnel is a busy one.", "peer", "state")
 	state      = desc("peer_breaker_state", "0 closed, 1 open, 2 half-open.", "peer", "breaker")
+	attempts   = desc("peer_attempts_total", "Attempts that have ended, by outcome; a request may need several.", "peer", "outcome")
+	retries    = desc("peer_retries_total", "Attempts at the peer that repeat one that had been sent before.", "peer")
+	limited    = desc("peer_rate_limited_total", "Choices that passed the peer over because its rate limit was reached.", "peer")
 	trips      = desc("peer_breaker_trips_total", "How often the breaker opened.", "peer", "breaker")
 )
 
 // Describe implements prometheus.Collector.
 func (u *upstream) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, attempts, pools, state, trips} {
+	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, attempts, retries, limited, pools, state, trips} {
 		ch <- d
 	}
 }
@@ -87,6 +91,8 @@ func (u *upstream) Collect(ch chan<- prometheus.Metric) {
 			for outcome, count := range p.Attempts {
 				send(attempts, prometheus.CounterValue, float64(count), n, outcome)
 			}
+			send(retries, prometheus.CounterValue, float64(p.Retries), n)
+			send(limited, prometheus.CounterValue, float64(p.RateLimited), n)
 			send(pools, prometheus.GaugeValue, float64(p.Idle), n, "idle")
 			send(pools, prometheus.GaugeValue, float64(p.Busy), n, "busy")
 			send(pools, prometheus.GaugeValue, float64(p.Dialing), n, "dialing")

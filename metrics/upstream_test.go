@@ -13,7 +13,8 @@ func TestGroups(t *testing.T) {
 		t.Error("peers without groups")
 	}
 	list := []Group{{Scope: "vhost:a", Name: "app", Failovers: 3, NoUpstream: 1, Peers: []Peer{
-		{Healthy: true, Active: 2, Selections: 7, Replies: [6]uint64{2: 5, 5: 1}, Failures: map[string]uint64{"dial": 4}, Dial: 1, DialTrips: 1},
+		{Healthy: true, Active: 2, Selections: 7, Replies: [6]uint64{2: 5, 5: 1}, Failures: map[string]uint64{"dial": 4}, Dial: 1, DialTrips: 1,
+			Attempts: map[string]uint64{"success": 5, "timeout": 0}, Retries: 8, RateLimited: 9},
 		{Draining: true, Response: 2, ResponseTrips: 6}}}}
 	m.WatchGroups(func() []Group { return list })
 	got := scrape(t, m)
@@ -28,6 +29,10 @@ func TestGroups(t *testing.T) {
 		`peer_responses_total{class="2xx",group="app",peer="0",scope="vhost:a"} 5`,
 		`peer_responses_total{class="5xx",group="app",peer="0",scope="vhost:a"} 1`,
 		`peer_prehead_failures_total{group="app",peer="0",reason="dial",scope="vhost:a"} 4`,
+		`peer_attempts_total{group="app",outcome="success",peer="0",scope="vhost:a"} 5`,
+		`peer_attempts_total{group="app",outcome="timeout",peer="0",scope="vhost:a"} 0`,
+		`peer_retries_total{group="app",peer="0",scope="vhost:a"} 8`,
+		`peer_rate_limited_total{group="app",peer="0",scope="vhost:a"} 9`,
 		`peer_breaker_state{breaker="dial",group="app",peer="0",scope="vhost:a"} 1`,
 		`peer_breaker_state{breaker="response",group="app",peer="1",scope="vhost:a"} 2`,
 		`peer_breaker_trips_total{breaker="dial",group="app",peer="0",scope="vhost:a"} 1`,

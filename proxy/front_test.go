@@ -343,3 +343,32 @@ func TestG03MalformedChunksAre400(t *testing.T) {
 		}
 	}
 }
+
+// G71: an interim response is relayed without the fields of its hop.
+func TestG71HopsInEarlyHints(t *testing.T) {
+	addr, _ := upstream(t, func(c net.Conn, br *bufio.Reader) {
+		for head(br) != "" {
+			io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-N\r\nX-N: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n\r\n"+ok)
+		}
+	})
+	exchangetest.Run(t, func(t *testing.T, start func(exchange.Handler) *exchangetest.Server) {
+		s := start(handler(t, addr))
+		var hints []string
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			hints = append(hints, fmt.Sprint(code, h))
+			return nil
+		}})
+		req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if b, _ := io.ReadAll(r.Body); string(b) != "ok" || len(hints) != 1 || hints[0] != "103 map[Link:[</a.css>]]" {
+			t.Errorf("%q, hints %q", b, hints)
+		}
+	})
+}

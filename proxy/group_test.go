@@ -174,8 +174,8 @@ func TestG23ClientAbort(t *testing.T) {
 		if s := h.Group.Snapshot()[0]; s.Dial != "closed" || s.Response != "closed" || s.Active != 0 {
 			t.Errorf("%+v", s)
 		}
-		if w, _, err := serve(h, 0, nil, "GET /next"); err != nil || w.out.String() != "okEND" {
-			t.Errorf("%v %q", err, w.out.String())
+		if w, _, err := serve(h, 0, nil, "GET /next"); err != nil || w.out.String() != "okEND" || results(h) != "success 1 canceled 5" {
+			t.Errorf("%v %q, %s", err, w.out.String(), results(h))
 		}
 	}
 }

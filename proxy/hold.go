@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"time"
+
 	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
@@ -23,6 +25,6 @@ func (h *Handler) hold(x *exchange.Exchange, call *extproc.Call) (*budget.Spool,
 		return nil, extproc.BodyError(err)
 	}
 	// The client has done its part: nothing stops its connection any more.
-	call.Body, call.StopBody, call.Trailers = s.Reader(), nil, nil
+	call.Body, call.StopBody, call.Trailers, call.Now = s.Reader(), nil, nil, time.Time{}
 	return s, nil
 }

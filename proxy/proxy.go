@@ -1,6 +1,7 @@
-// Package proxy serves an exchange from an upstream: it builds the call, and
-// relays the reply. It speaks no protocol of its own, and tunnels nothing: a
-// WebSocket upgrade goes to another handler.
+// Package proxy serves an exchange from an upstream: it builds the call, makes it
+// again with another peer where that is allowed, and relays the reply. It speaks no
+// protocol of its own, and tunnels nothing: a WebSocket upgrade goes to another
+// handler.
 package proxy
 
 import (
@@ -15,7 +16,6 @@ import (
 	"httpjet/extproc"
 	"httpjet/forward"
 	"httpjet/groups"
-	"httpjet/streaming"
 )
 
 // Handler proxies to the peers of a group.
@@ -26,6 +26,11 @@ type Handler struct {
 	Bodies      *budget.Bodies   // holds small bodies; nil: all are streamed
 	BodyTimeout time.Duration    // longest pause of a body that is held; 0: any
 	Upgrade     exchange.Handler // serves WebSocket upgrades; nil: they are ordinary requests
+
+	AttemptTimeout time.Duration // of each attempt, to the reply head; 0: none
+	RequestTimeout time.Duration // of all of them and the pauses between; 0: none
+	IdleTimeout    time.Duration // longest pause of a reply's body; 0: any
+	Retry          *Retry        // nil: no request is made again once it was sent
 
 	// Answered is told how long an upstream took to the head of its reply; nil: nobody is.
 	Answered func(took time.Duration)
@@ -46,52 +51,24 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err := hop.fill(h, x); err != nil {
 		return err
 	}
-	body, err := h.hold(x, &hop.call)
+	held, err := h.hold(x, &hop.call)
 	if err != nil {
 		return err
 	}
-	if body != nil {
-		defer body.Close()
+	if held != nil {
+		defer held.Close()
 	}
-	choice := h.Group.Choice(x)
-	var last error
-	for {
-		res, err := h.Group.Reserve(&choice)
-		if err != nil && last != nil {
-			return last // every peer was tried (R-GRP-7)
-		}
-		if err != nil {
-			return err
-		}
-		err = h.attempt(x, &hop.call, &choice, &res)
-		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
-			return failure(err)
-		}
-		last = failure(err) // nothing of the body was read: the next peer may have it (R-GRP-6)
-	}
-}
-
-// attempt makes the call to one peer and relays its reply. The reservation ends
-// with it, also in a panic, which says nothing about the peer (R-GRP-8).
-func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, choice *groups.Choice, res *groups.Reservation) (err error) {
-	err = groups.ErrUndecided
-	defer func() { res.Release(err) }()
-	reply, err := res.Client().Do(x.Context(), call)
-	call.Now = time.Time{} // the next peer's turn comes later
-	if err != nil {
-		return err
-	}
-	if h.Answered != nil && reply.Took > 0 {
-		h.Answered(reply.Took)
-	}
-	res.Answered(reply.Status)
-	forward.StripPolicy(&reply.Fields)
-	res.Remember(x, choice, &reply.Fields)
-	return streaming.Relay(x, reply)
+	t := tries{h: h, x: x, hop: hop, choice: h.Group.Choice(x), held: held}
+	t.prepare()
+	defer t.end()
+	return failure(t.run())
 }
 
 // failure is the answer for a call that nobody can take over.
 func failure(err error) error {
+	if _, known := errors.AsType[*exchange.Error](err); known || err == nil {
+		return err
+	}
 	if e, ok := errors.AsType[*extproc.DialError](err); ok {
 		return e.Failure()
 	}
@@ -104,10 +81,11 @@ func failure(err error) error {
 // hop is a call with the memory it needs. Nothing refers to it once the reply is
 // closed.
 type hop struct {
-	call   extproc.Call
-	fields exchange.Fields
-	x      *exchange.Exchange
-	inform func(status int, f *exchange.Fields) error // method value, made once
+	call     extproc.Call
+	fields   exchange.Fields
+	x        *exchange.Exchange
+	inform   func(status int, f *exchange.Fields) error // method value, made once
+	informed bool                                       // the client has an interim response
 }
 
 var hops = sync.Pool{New: func() any {
@@ -124,7 +102,7 @@ func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
 	p.x = x
 	h.Forward.Fields(x, &p.fields)
 	p.call = extproc.Call{Method: x.Req.Method, URI: target, Host: h.Forward.Host(x), Fields: &p.fields,
-		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, Now: x.Recent(),
+		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, IdleTimeout: h.IdleTimeout, Now: x.Recent(),
 		TakesTrailers: x.Req.Fields.Has("TE") && x.Req.Fields.HasToken("TE", "trailers")}
 	if x.Req.Length != 0 {
 		p.call.Body, p.call.StopBody, p.call.Trailers = x.Body(), x.StopBody, p.trailers
@@ -135,6 +113,7 @@ func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
 // passInterim gives the client a 103 of the upstream.
 func (p *hop) passInterim(status int, f *exchange.Fields) error {
 	forward.StripPolicy(f)
+	p.informed = true
 	return p.x.Inform(status, f)
 }
 
@@ -147,8 +126,7 @@ func (p *hop) trailers() *exchange.Fields {
 }
 
 func (p *hop) release() {
-	p.call.Close() // of a body that the last peer has left
 	p.fields.Reset()
-	p.call, p.x = extproc.Call{}, nil
+	p.call, p.x, p.informed = extproc.Call{}, nil, false
 	hops.Put(p)
 }

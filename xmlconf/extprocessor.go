@@ -22,25 +22,25 @@ type ExtProcessor struct {
 	Env                []Text        `conf:"env" expand:"1" doc:"NAME=value for the application"`
 	Workers            []string      `conf:"workers" expand:"1" doc:"members of a load balancer, type::name, comma list"`
 
-	ResponseTimeout   time.Duration `conf:"responseTimeout" unit:"s" range:"1..86400" default:"60" as:"honoured,strict" doc:"from the end of the upload to the response head"`
-	BodyTimeout       time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload; a body that is held first, and any to FastCGI, comes at 1 KiB a second at least beyond it"`
-	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"one attempt, to the head; 0: off"`
-	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"later,strict" doc:"queue, lookups and all attempts, to the head; 0: off"`
-	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"later,strict" doc:"longest pause of a response body; 0: off"`
-	WSIdleTimeout     time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
+	ResponseTimeout time.Duration `conf:"responseTimeout" unit:"s" range:"1..86400" default:"60" as:"honoured,strict" doc:"from the end of the upload to the response head"`
+	BodyTimeout     time.Duration `conf:"bodyTimeout" unit:"s" range:"1..3600" default:"30" as:"honoured,strict" doc:"longest pause of the upload; a body that is held first, and any to FastCGI, comes at 1 KiB a second at least beyond it"`
+	ProxyTimeouts
+	WSIdleTimeout time.Duration `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 
-	LoadBalancePolicy string `conf:"loadBalancePolicy" range:"primary-first|weighted-round-robin|weighted-least-active|round-robin|least-conn|ip-hash|cookie-hash|sticky" default:"primary-first" as:"honoured,strict" doc:"how a peer is chosen"`
-	AddressWeights    []int  `conf:"addressWeights" range:"1..1000" as:"honoured,strict" doc:"one weight for each address"`
-	CookieName        string `conf:"cookieName" as:"honoured,strict" doc:"cookie of cookie-hash and sticky"`
-	MaxInFlight       int    `conf:"maxInFlight" range:"0..1000000" default:"0" as:"honoured,strict" doc:"requests in flight by peer that make it ineligible; 0: none"`
-	MaxParamSize      int64  `conf:"maxParamSize" unit:"size" range:"1K..64M" default:"1M" as:"later,strict" doc:"all CGI variables of a request"`
+	LoadBalancePolicy string        `conf:"loadBalancePolicy" range:"primary-first|weighted-round-robin|weighted-least-active|round-robin|least-conn|ip-hash|cookie-hash|sticky" default:"primary-first" as:"honoured,strict" doc:"how a peer is chosen"`
+	AddressWeights    []int         `conf:"addressWeights" range:"1..1000" as:"honoured,strict" doc:"one weight for each address"`
+	CookieName        string        `conf:"cookieName" as:"honoured,strict" doc:"cookie of cookie-hash and sticky"`
+	MaxInFlight       int           `conf:"maxInFlight" range:"0..1000000" default:"0" as:"honoured,strict" doc:"requests in flight by peer that make it ineligible; 0: none"`
+	SlowStart         time.Duration `conf:"slowStart" unit:"s" range:"0|1..3600" default:"0" as:"honoured,strict" doc:"time in which a new or recovered peer grows to its whole share; 0: at once"`
+	MinHealthy        int           `conf:"minHealthy" range:"0..100" default:"0" as:"honoured,strict" doc:"percentage of healthy peers below which health checks are ignored; 0: never"`
+	MaxParamSize      int64         `conf:"maxParamSize" unit:"size" range:"1K..64M" default:"1M" as:"later,strict" doc:"all CGI variables of a request"`
 
 	AddressDrain   []string        `conf:"addressDrain" as:"honoured,strict" doc:"ordinals or authorities drained from the start"`
 	StickyCookie   *StickyCookie   `conf:"stickyCookie" as:"honoured,strict" doc:"attributes of the sticky cookie"`
 	HealthCheck    *HealthCheck    `conf:"healthCheck" as:"honoured,strict" doc:"active probes"`
 	CircuitBreaker *CircuitBreaker `conf:"circuitBreaker" as:"honoured,strict" doc:"response breaker"`
-	Retry          *Retry          `conf:"retry" as:"later,strict" doc:"further attempts"`
-	PeerRateLimit  *PeerRateLimit  `conf:"peerRateLimit" as:"later,strict" doc:"token bucket of each peer"`
+	Retry          *Retry          `conf:"retry" as:"honoured,strict" doc:"further attempts of a request that was sent"`
+	PeerRateLimit  *PeerRateLimit  `conf:"peerRateLimit" as:"honoured,strict" doc:"token bucket of each peer"`
 	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"honoured,strict" doc:"TLS towards the peers, whose addresses are https:// or h2s://"`
 	ProxyOptions
 
@@ -110,6 +110,14 @@ type ProxyOptions struct {
 	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"honoured,strict" doc:"overrides tracing/mode; span is not honoured yet and acts as inject"`
 }
 
+// ProxyTimeouts may stand on a processor and on a proxy context; the context wins
+// (R-TMO-4, R-TMO-5).
+type ProxyTimeouts struct {
+	AttemptTimeout    time.Duration `conf:"attemptTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"honoured,strict" doc:"one attempt, to the response head; 0: off"`
+	RequestTimeout    time.Duration `conf:"requestTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"honoured,strict" doc:"from the end of the request head: waits, all attempts and the pauses between them, to the response head; 0: off"`
+	StreamIdleTimeout time.Duration `conf:"streamIdleTimeout" unit:"s" range:"0|10ms..86400" default:"0" as:"honoured,strict" doc:"longest pause of a response body; 0: off"`
+}
+
 // HealthCheck is the active probe of a group (spec section 11).
 type HealthCheck struct {
 	Block
@@ -135,12 +143,12 @@ type CircuitBreaker struct {
 // Retry is the retry policy of a processor or context (spec section 16).
 type Retry struct {
 	Block
-	Retries       int           `conf:"retries" range:"0..10" default:"0" doc:"further attempts"`
-	RetryOn       []string      `conf:"retryOn" default:"connect-failure,reset,timeout,502,504" doc:"connect-failure, reset, timeout, 500, 502, 503, 504, 5xx"`
-	RetryMethods  []string      `conf:"retryMethods" default:"GET,HEAD,OPTIONS" doc:"methods; an empty element is none"`
-	BackoffBase   time.Duration `conf:"backoffBase" unit:"s" range:"0..10" default:"100ms" doc:"first pause"`
-	RetrySamePeer bool          `conf:"retrySamePeer" default:"0" doc:"a tried peer may be tried again"`
-	RetryBufSize  int64         `conf:"retryBufSize" unit:"size" range:"0..1G" default:"10M" doc:"body kept for another attempt"`
+	Retries       int           `conf:"retries" range:"0..10" default:"0" doc:"further attempts; 0: none"`
+	RetryOn       []string      `conf:"retryOn" default:"connect-failure,reset,timeout,502,504" doc:"what calls for one: connect-failure, reset (no reply, or none that can be read), timeout; 500, 502, 503, 504 or 5xx of a reply"`
+	RetryMethods  []string      `conf:"retryMethods" default:"GET,HEAD,OPTIONS" doc:"methods; an empty element is none; PUT, DELETE, POST and PATCH need an Idempotency-Key"`
+	BackoffBase   time.Duration `conf:"backoffBase" unit:"s" range:"0..10" default:"100ms" doc:"the first pause is at most this, each further one at most twice the one before, 10 s at most"`
+	RetrySamePeer bool          `conf:"retrySamePeer" default:"0" doc:"1: peers may be tried again once all were"`
+	RetryBufSize  int64         `conf:"retryBufSize" unit:"size" range:"0..1G" default:"10M" doc:"largest body kept in memory for another attempt; a larger one is sent once"`
 }
 
 // StickyCookie is the cookie of policy sticky.

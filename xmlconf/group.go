@@ -35,7 +35,8 @@ func (p *ExtProcessor) settle(fs *Findings) {
 		p.policy(fs, subject)
 	} else {
 		for _, name := range []string{"loadBalancePolicy", "addressWeights", "cookieName", "stickyCookie", "maxInFlight", "addressDrain",
-			"healthCheck", "circuitBreaker", "upstreamTLS"} {
+			"healthCheck", "circuitBreaker", "upstreamTLS", "retry", "peerRateLimit", "slowStart", "minHealthy",
+			"attemptTimeout", "requestTimeout", "streamIdleTimeout"} {
 			if p.Written(name) {
 				fs.Fatal("E-LB-NONPROXY", p.At(name), "remove it, or use type proxy", "%s%s needs type proxy, not %q", subject, name, cut(p.Type))
 			}
@@ -48,6 +49,7 @@ func (p *ExtProcessor) settle(fs *Findings) {
 	p.HealthCheck.settle(fs, subject)
 	p.CircuitBreaker.settle(fs, subject)
 	p.Retry.settle(fs, subject)
+	p.ProxyTimeouts.settle(&p.Block, fs, subject)
 	if c := p.StickyCookie; c != nil {
 		if c.SameSite == "None" && c.Secure != "1" {
 			fs.Fatal("E-STRICT", c.At("sameSite"), "set secure to 1", "%sstickyCookie: sameSite None needs secure", subject)
@@ -138,6 +140,19 @@ func (p *ExtProcessor) policy(fs *Findings, subject string) {
 		if len(p.AddressWeights) > 0 {
 			fs.Warn("W-WEIGHTS-UNUSED", p.At("addressWeights"), "use weighted-round-robin or weighted-least-active", "%sloadBalancePolicy %s does not look at addressWeights", subject, p.LoadBalancePolicy)
 		}
+	}
+	switch p.LoadBalancePolicy {
+	case "primary-first", "ip-hash", "cookie-hash":
+		if p.SlowStart > 0 {
+			fs.Warn("W-NO-EFFECT", p.At("slowStart"), "use a policy of turns or loads", "%sslowStart has no effect with loadBalancePolicy %s", subject, p.LoadBalancePolicy)
+		}
+	}
+	switch {
+	case p.MinHealthy == 0:
+	case p.HealthCheck == nil:
+		fs.Warn("W-NO-EFFECT", p.At("minHealthy"), "write a healthCheck", "%sminHealthy has no effect without healthCheck", subject)
+	case len(p.Addresses) == 1:
+		fs.Warn("W-MIN-HEALTHY", p.At("minHealthy"), "remove one of them", "%sminHealthy with one address: its healthCheck never takes it out", subject)
 	}
 	if p.LoadBalancePolicy == "cookie-hash" && p.CookieName == "" {
 		fs.Fatal("E-STRICT", p.At("loadBalancePolicy"), "write cookieName", "%sloadBalancePolicy cookie-hash needs cookieName", subject)
@@ -245,6 +260,13 @@ func (r *Retry) settle(fs *Findings, subject string) {
 	}
 }
 
+// settle tells of a timeout that a shorter one makes idle; b is the block around t.
+func (t *ProxyTimeouts) settle(b *Block, fs *Findings, subject string) {
+	if t.RequestTimeout > 0 && t.AttemptTimeout >= t.RequestTimeout {
+		fs.Warn("W-NO-EFFECT", b.At("attemptTimeout"), "make it shorter", "%sattemptTimeout has no effect: it is not shorter than requestTimeout", subject)
+	}
+}
+
 // settle tests what one tag of a context cannot say; uri and stripPrefix of
 // proxy contexts follow R-CTX-6.
 func (c *Context) settle(fs *Findings) {
@@ -275,10 +297,11 @@ func (c *Context) settle(fs *Findings) {
 		c.Methods[i] = strings.ToUpper(m)
 	}
 	if !proxy && !strings.EqualFold(c.Type, "loadbalancer") {
-		idle(&c.Block, fs, subject, append([]string{"stripPrefix", "pathRewrite"}, hopOptions...))
+		idle(&c.Block, fs, subject, append([]string{"stripPrefix", "pathRewrite", "retry", "attemptTimeout", "requestTimeout", "streamIdleTimeout"}, hopOptions...))
 	}
 	reportSpan(c.TraceMode, c.At("traceMode"), subject+"traceMode", fs)
 	c.Retry.settle(fs, subject)
+	c.ProxyTimeouts.settle(&c.Block, fs, subject)
 }
 
 // nested reports whether one of two prefixes lies in the other.

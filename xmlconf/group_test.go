@@ -59,6 +59,13 @@ func TestStrict(t *testing.T) {
 	f("<upstreamTLS><verify>maybe</verify></upstreamTLS>", "no switch")
 	f("<upstreamTLS><ca>x</ca></upstreamTLS>", "unknown element <ca>")
 	f("<attemptTimeout>5ms</attemptTimeout>", "out of range")
+	f("<requestTimeout>-1</requestTimeout>", "out of range")
+	f("<streamIdleTimeout>86401</streamIdleTimeout>", "out of range")
+	f("<slowStart>500ms</slowStart>", "out of range")
+	f("<minHealthy>101</minHealthy>", "out of range")
+	f("<peerRateLimit><reqPerSec>1000001</reqPerSec></peerRateLimit>", "out of range")
+	f("<retry><retryBufSize>2G</retryBufSize></retry>", "out of range")
+	f("<retry><backoffBase>11</backoffBase></retry>", "out of range")
 	f("<forwardedFor>maybe</forwardedFor>", "is unknown")
 	f("<address>a:1</address>", "written twice")
 	f("<address>h2://b:1</address>", "E-GRP-PROTO")
@@ -83,6 +90,28 @@ func TestStrictAccepts(t *testing.T) {
 	}
 }
 
+// Options of groups that do nothing are told.
+func TestIdleGroupOptions(t *testing.T) {
+	f := func(inner, want string) {
+		t.Helper()
+		_, fs := server(t, processor(inner))
+		if fs.Failed() || codes(fs) != want {
+			t.Errorf("%s: %q, want %s", inner, lines(fs), want)
+		}
+	}
+	const more = "<address>b:1</address><loadBalancePolicy>round-robin</loadBalancePolicy>"
+	f(more+"<slowStart>5</slowStart><healthCheck/><minHealthy>50</minHealthy><requestTimeout>2</requestTimeout><attemptTimeout>1</attemptTimeout>", "")
+	f("<slowStart>5</slowStart>", "W-NO-EFFECT")
+	f("<loadBalancePolicy>ip-hash</loadBalancePolicy><slowStart>5</slowStart>", "W-NO-EFFECT")
+	f(more+"<minHealthy>50</minHealthy>", "W-NO-EFFECT")
+	f("<healthCheck/><minHealthy>50</minHealthy>", "W-MIN-HEALTHY")
+	f("<requestTimeout>1</requestTimeout><attemptTimeout>1</attemptTimeout>", "W-NO-EFFECT")
+	_, fs := vhost(t, "<context><uri>/a</uri><retry><retries>2</retries></retry><requestTimeout>2</requestTimeout></context>")
+	if fs.Failed() || codes(fs) != "W-NO-EFFECT W-NO-EFFECT" {
+		t.Errorf("%q", lines(fs))
+	}
+}
+
 // An empty strict block is there: a health check never vanishes.
 func TestStrictEmpty(t *testing.T) {
 	s, _ := server(t, processor("<healthCheck/>"))
@@ -104,6 +133,11 @@ func TestStrictElsewhere(t *testing.T) {
 	}
 	_, fs := server(t, "<extProcessor><name>a</name><type>fcgi</type><address>a:1</address><healthCheck/></extProcessor>")
 	f(fs, "E-LB-NONPROXY") // R-CFG-12
+	for _, option := range []string{"<retry/>", "<peerRateLimit/>", "<slowStart>5</slowStart>", "<minHealthy>50</minHealthy>",
+		"<attemptTimeout>5</attemptTimeout>", "<requestTimeout>5</requestTimeout>", "<streamIdleTimeout>5</streamIdleTimeout>"} {
+		_, fs = server(t, "<extProcessor><name>a</name><type>fcgi</type><address>a:1</address>"+option+"</extProcessor>")
+		f(fs, "E-LB-NONPROXY")
+	}
 	_, fs = server(t, "<tuning><maxInFlightReqs>0</maxInFlightReqs></tuning>")
 	f(fs, "maxInFlightReqs 0 is out of range")
 	_, fs = server(t, "<management><port>1</port></management>")

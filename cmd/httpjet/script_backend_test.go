@@ -47,6 +47,7 @@ type backend struct {
 //	stream    sends a line, waits for release, sends another line
 //	cut       promises 100 bytes, sends 10 and closes
 //	status N  answers with that status and a body
+//	reset     closes without an answer
 //	trailers  sends a hint before and trailers behind the body
 //
 // raw FILE sends the file, with CRLF line ends, to who has sent a request head.
@@ -179,6 +180,8 @@ func (b *backend) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		io.WriteString(w, "0123456789")
 		rc.Flush()
+		panic(http.ErrAbortHandler)
+	case "reset":
 		panic(http.ErrAbortHandler)
 	case "status":
 		n, _ := strconv.Atoi(arg)
