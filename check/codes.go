@@ -80,6 +80,7 @@ var Codes = []Code{
 	{Code: "W-LB-MAPPED", Severity: "warn", Means: "A load balancer is a group of its workers' addresses, chosen by weighted-least-active.", Treatment: xmlconf.Changed},
 	{Code: "W-MGMT-REMOTE", Severity: "warn", Means: "The management listener can be reached from other machines.", Do: "Bind it to loopback unless this is meant."},
 	{Code: "W-MIME", Severity: "warn", Means: "The MIME table, or a line of it, cannot be used: the built-in table holds.", Do: "Write suffix, suffix = type/subtype."},
+	{Code: "W-MIN-HEALTHY", Severity: "warn", Means: "A processor has minHealthy and one address: its health check never takes that out.", Do: "Remove one of them.", Treatment: xmlconf.NoEffect},
 	{Code: "W-MORE", Severity: "warn", Means: "There are more than 10,000 findings; the rest is not told.", Do: "Correct the first ones.",
 		Example: "conf/httpd_config.xml:10002:1: warn W-MORE: further findings are not told"},
 	{Code: "W-NO-EFFECT", Severity: "warn", Means: "An element is accepted and never has an effect; the hint says why. An answer may differ from LiteSpeed's.",
