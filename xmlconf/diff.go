@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -256,20 +257,24 @@ func (d *differ) value(part string, e *element, a, b, holder reflect.Value) {
 	if old == now {
 		return
 	}
-	if e.name == "env" {
+	kind := OtherValue
+	switch {
+	case old == "":
+		kind = Added
+	case now == "":
+		kind = Removed
+	}
+	if e.name == "env" || e.name == "phpIniOverride" {
 		if old, now = variables(a), variables(b); old == now {
 			now += " with another value"
 		}
 	}
-	c := Change{Part: part, Element: e.name, Old: old, New: now, Acts: e.acts(), At: placeOf(holder)}
+	if old, now = userInfo.ReplaceAllString(old, "://...@"), userInfo.ReplaceAllString(now, "://...@"); old == now {
+		now += " with other user information"
+	}
+	c := Change{Part: part, Element: e.name, Old: old, New: now, Kind: kind, Acts: e.acts(), At: placeOf(holder)}
 	if bl, ok := holder.FieldByName("Block").Interface().(Block); ok {
 		c.At = bl.At(e.name)
-	}
-	switch {
-	case old == "":
-		c.Kind = Added
-	case now == "":
-		c.Kind = Removed
 	}
 	d.add(c)
 }
@@ -301,12 +306,27 @@ func text(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// variables are the names in a list of NAME=value: values may be secrets.
+// userInfo is what stands before the host of a URL, as in a rule with [P].
+var userInfo = regexp.MustCompile(`://[^/@\s]*@`)
+
+// variables are the names in a list of NAME=value, or in lines of PHP's settings:
+// values may be secrets, whatever characters are in them.
 func variables(v reflect.Value) string {
 	var names []string
-	for line := range strings.SplitSeq(text(v), ", ") {
-		name, _, _ := strings.Cut(line, "=")
-		names = append(names, name)
+	switch x := v.Interface().(type) {
+	case []Text:
+		for _, t := range x {
+			name, _, _ := strings.Cut(t.Value, "=")
+			names = append(names, name)
+		}
+	case string:
+		for line := range strings.Lines(x) {
+			if words := strings.Fields(line); len(words) > 1 {
+				names = append(names, words[1]) // behind php_value and the like
+			}
+		}
+	default:
+		panic("BUG: xmlconf: variables of another type")
 	}
 	return strings.Join(names, ", ")
 }

@@ -57,6 +57,12 @@ func TestDiff(t *testing.T) {
 		`virtual host "a", extProcessor "app"|addressWeights|added||1, 2`)
 	f("", app("<address>127.0.0.1:1</address><env>SECRET=abc</env><env>A=1</env>"), "", app("<address>127.0.0.1:1</address><env>SECRET=xyz</env><env>A=1</env>"),
 		`virtual host "a", extProcessor "app"|env|changed|SECRET, A|SECRET, A with another value`)
+	f("", app("<address>127.0.0.1:1</address><env>SECRET=one, two=three</env>"), "", app("<address>127.0.0.1:1</address><env>SECRET=four, five</env><env>B=six, seven</env>"),
+		`virtual host "a", extProcessor "app"|env|changed|SECRET|SECRET, B`)
+	f("", "<phpIniOverride>php_value a.pass one\nphp_flag b on</phpIniOverride>", "", "<phpIniOverride>php_value a.pass two\nphp_flag b on</phpIniOverride>",
+		`virtual host "a"|phpIniOverride|changed|a.pass, b|a.pass, b with another value`)
+	f("", "<rewrite><rules>RewriteRule ^/x http://u:one@h/ [P]</rules></rewrite>", "", "<rewrite><rules>RewriteRule ^/x http://u:two@h/ [P]</rules></rewrite>",
+		`virtual host "a", rewrite|rules|changed|RewriteRule ^/x http://...@h/ [P]|RewriteRule ^/x http://...@h/ [P] with other user information`)
 	f("", app("<address>127.0.0.1:1</address>"), "", app("<address>127.0.0.1:1</address><healthCheck><mode>GET</mode></healthCheck>"),
 		`virtual host "a", extProcessor "app", healthCheck||added||`)
 	ctx := func(uri, more string) string {
