@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -40,7 +41,8 @@ type Decision struct {
 	Scope    string `json:"scope,omitempty"`
 	Group    string `json:"group,omitempty"`
 
-	// Status is the answer of this server; 0: the upstream's is passed on.
+	// Status is the answer of this server; 0: the upstream's is passed on, or, without
+	// a Group, there is none.
 	Status   int    `json:"status"`
 	Reason   string `json:"reason,omitempty"` // token of an error
 	Message  string `json:"message,omitempty"`
@@ -103,6 +105,10 @@ func Decide(g *generation.Generation, q Question) (*Decision, error) {
 		d.Steps = e.Steps
 		return d, nil
 	}
+	if l.Secure && !d.handshake(g, &u, l, x) {
+		d.Steps = e.Steps
+		return d, nil
+	}
 	err = ask(g, q, u, l, x)
 	d.Steps = e.Steps
 	d.VHost, d.Route, d.Scope, d.Group = x.Route.VHost, x.Route.Label, x.Route.Scope, x.Route.Group
@@ -117,6 +123,7 @@ func Decide(g *generation.Generation, q Question) (*Decision, error) {
 type asked struct {
 	secure bool
 	host   string // as the Host field has it
+	named  bool   // it comes from such a field, not from the URL
 	name   string // without port
 	port   int    // of the URL, or of its scheme
 	target string
@@ -128,6 +135,12 @@ func parseQuestion(q *Question) (asked, error) {
 	}
 	if !q.Client.IsValid() {
 		q.Client = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if _, ok := protocols[q.Proto]; !ok {
+		return asked{}, fmt.Errorf("protocol %q: use h1, h2 or h3", q.Proto)
+	}
+	if strings.ContainsAny(q.URL+q.Method, "\r\n\x00") { // would be more lines of the request
+		return asked{}, fmt.Errorf("%q %q: a URL and a method are one line", q.Method, q.URL)
 	}
 	scheme, rest, ok := strings.Cut(q.URL, "://")
 	secure := strings.EqualFold(scheme, "https")
@@ -145,6 +158,9 @@ func parseQuestion(q *Question) (asked, error) {
 	if !strings.HasPrefix(a.target, "/") {
 		a.target = "/" + a.target
 	}
+	if strings.Contains(rest, "@") {
+		return asked{}, errors.New("the URL names a user: clients send that as a field, Authorization")
+	}
 	u := url.URL{Host: rest}
 	a.host, a.name = rest, u.Hostname()
 	if p := u.Port(); p != "" {
@@ -154,12 +170,18 @@ func parseQuestion(q *Question) (asked, error) {
 		}
 		a.port = int(n)
 	}
-	if a.host == "" || strings.ContainsAny(a.host, "@\r\n ") {
+	if a.host == "" || strings.Contains(a.host, " ") {
 		return asked{}, fmt.Errorf("%q: host %q", q.URL, a.host)
 	}
 	for _, f := range q.Fields {
-		if f.Name == "" || strings.ContainsAny(f.Name+f.Value, "\r\n") {
+		if f.Name == "" || strings.ContainsAny(f.Name+f.Value, "\r\n\x00") {
 			return asked{}, fmt.Errorf("field %q: write 'Name: value'", f.Name)
+		}
+		if exchange.EqualName(f.Name, "Host") { // as for curl: the URL then says where to, and for TLS whom
+			if a.named {
+				return asked{}, errors.New("the field Host is given twice")
+			}
+			a.host, a.named = f.Value, true
 		}
 	}
 	return a, nil
@@ -202,20 +224,26 @@ var protocols = map[string]string{"": "HTTP/1.1", "h1": "HTTP/1.1", "h2": "HTTP/
 func ask(g *generation.Generation, q Question, u asked, l *generation.Listener, x *exchange.Exchange) error {
 	head := []byte(q.Method + " " + u.target + " HTTP/1.1\r\nHost: " + u.host + "\r\n")
 	for _, f := range q.Fields {
-		head = append(head, f.Name+": "+f.Value+"\r\n"...)
+		if !exchange.EqualName(f.Name, "Host") {
+			head = append(head, f.Name+": "+f.Value+"\r\n"...)
+		}
 	}
 	head = append(head, "\r\n"...)
+	proto := protocols[q.Proto]
 	lim := h1.Limits{Target: g.Limits.MaxURL, Fields: g.Limits.MaxFields}
-	if _, err := h1.ParseRequest(string(head), lim, &x.Req); err != nil {
-		if se, ok := errors.AsType[*h1.SyntaxError](err); ok {
-			x.Note("request", "malformed: %v", se)
-			return &exchange.Error{Status: se.Status, Reason: "bad_request", Err: se}
-		}
-		return err
+	_, err := h1.ParseRequest(string(head), lim, &x.Req)
+	switch {
+	case len(head) > g.Limits.MaxHead:
+		err = &h1.SyntaxError{Status: 431, Msg: fmt.Sprintf("the head has %d bytes, more than maxReqHeaderSize", len(head))}
+	case err == nil && proto != "HTTP/1.1":
+		err = ofConnection(&x.Req.Fields)
 	}
-	proto, ok := protocols[q.Proto]
-	if !ok {
-		return fmt.Errorf("protocol %q: use h1, h2 or h3", q.Proto)
+	if se, ok := errors.AsType[*h1.SyntaxError](err); ok {
+		x.Note("request", "malformed: %v", se)
+		return &exchange.Error{Status: se.Status, Reason: se.Reason(), Err: se}
+	}
+	if err != nil {
+		return err
 	}
 	r := &x.Req
 	r.ID, r.Proto, r.Scheme = strings.Repeat("0", 32), proto, "http"
@@ -226,6 +254,44 @@ func ask(g *generation.Generation, q Question, u asked, l *generation.Listener, 
 	r.Local = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(u.port))
 	defer x.Resource.Close()
 	return g.Serve(x)
+}
+
+// ofConnection refuses fields that HTTP/2 and HTTP/3 do not know (RFC 9113 §8.2.2).
+func ofConnection(fields *exchange.Fields) error {
+	for name, value := range fields.All() {
+		for _, own := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"} {
+			if exchange.EqualName(name, own) {
+				return &h1.SyntaxError{Status: 400, Msg: "field " + own + " is of HTTP/1 alone"}
+			}
+		}
+		if exchange.EqualName(name, "Te") && value != "trailers" && value != "" {
+			return &h1.SyntaxError{Status: 400, Msg: "field TE is not trailers"}
+		}
+	}
+	return nil
+}
+
+// handshake says which certificate a secure listener shows, and reports whether a
+// client gets as far as sending its request. Names of hosts are told to the server,
+// addresses are not (RFC 6066 §3).
+func (d *Decision) handshake(g *generation.Generation, u *asked, l *generation.Listener, x *exchange.Exchange) bool {
+	if _, err := netip.ParseAddr(u.name); err == nil {
+		u.name = ""
+	}
+	conf, err := g.TLS(l.Key(), &tls.ClientHelloInfo{ServerName: u.name})
+	if err != nil {
+		x.Note("handshake", "fails for the server name %q: %v", u.name, err)
+		d.Message = "the connection is closed in the handshake"
+		return false
+	}
+	names := []string{"one without a name"}
+	if leaf := conf.Certificates[0].Leaf; leaf != nil {
+		if names = leaf.DNSNames; len(names) == 0 {
+			names = []string{leaf.Subject.CommonName}
+		}
+	}
+	x.Note("handshake", "the certificate for %s", strings.Join(names, ", "))
+	return true
 }
 
 // answer says how it ends.
@@ -257,6 +323,8 @@ func (d *Decision) writeText(out io.Writer) {
 	}
 	switch {
 	case d.Listener == "":
+	case d.Status == 0 && d.Group == "":
+		fmt.Fprintf(&b, "  %-16s  none: %s\n", "answer", d.Message)
 	case d.Status == 0:
 		fmt.Fprintf(&b, "  %-16s  what %s %s answers\n", "answer", d.Scope, d.Group)
 	default:
@@ -274,15 +342,16 @@ func (d *Decision) writeText(out io.Writer) {
 // silence is a wire that leads to nobody. It could be upgraded, as HTTP/1 can.
 type silence struct{}
 
-func (silence) Read([]byte) (int, error)                  { return 0, io.EOF }
-func (silence) Trailers() *exchange.Fields                { return nil }
-func (silence) StopRead()                                 {}
-func (silence) Head(*exchange.Response, bool, bool) error { return nil }
-func (silence) Write(p []byte) (int, error)               { return len(p), nil }
-func (silence) Flush() error                              { return nil }
-func (silence) End(*exchange.Fields) error                { return nil }
-func (silence) Abort(error)                               {}
-func (silence) Context() context.Context                  { return context.Background() }
+func (silence) Read([]byte) (int, error)                       { return 0, io.EOF }
+func (silence) Trailers() *exchange.Fields                     { return nil }
+func (silence) StopRead()                                      {}
+func (silence) Head(*exchange.Response, bool, bool) error      { return nil }
+func (silence) Write(p []byte) (int, error)                    { return len(p), nil }
+func (silence) SendFile(_ *os.File, _, n int64) (int64, error) { return n, nil } // no file is read
+func (silence) Flush() error                                   { return nil }
+func (silence) End(*exchange.Fields) error                     { return nil }
+func (silence) Abort(error)                                    {}
+func (silence) Context() context.Context                       { return context.Background() }
 func (silence) Upgrade(*exchange.Response) (exchange.Duplex, error) {
 	panic("BUG: check: a handler with effects serves an exchange that is explained")
 }

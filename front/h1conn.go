@@ -262,11 +262,7 @@ func (c *h1conn) refuse(err error) {
 
 // refusal is the answer to a malformed request.
 func refusal(se *h1.SyntaxError) *exchange.Error {
-	reason := "bad_request"
-	if se.Status == 414 {
-		reason = "uri_too_long"
-	}
-	return &exchange.Error{Status: se.Status, Reason: reason, Err: se, Close: true}
+	return &exchange.Error{Status: se.Status, Reason: se.Reason(), Err: se, Close: true}
 }
 
 // exchange serves one request and reports whether another may follow.

@@ -14,6 +14,7 @@ package groups
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"httpjet/exchange"
@@ -195,7 +196,7 @@ func (g *Group) Explain(x *exchange.Exchange) error {
 		default:
 			eligible++
 		}
-		lines = append(lines, fmt.Sprintf("peer %d %s, weight %d: %s", i, p.ID, g.state.peers[i].weight, state))
+		lines = append(lines, fmt.Sprintf("peer %d %s, weight %d: %s", i, strings.TrimPrefix(p.ID, "://"), g.state.peers[i].weight, state))
 	}
 	x.Note("group", "%s, %d of %d peers may be chosen", g.o.Policy, eligible, len(g.peers))
 	for _, line := range lines {

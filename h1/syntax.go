@@ -22,6 +22,17 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return e.Msg }
 
+// Reason is the token of a request that is refused so.
+func (e *SyntaxError) Reason() string {
+	switch e.Status {
+	case 414:
+		return "uri_too_long"
+	case 431:
+		return "request_head_too_large"
+	}
+	return "bad_request"
+}
+
 // bad is the answer to nearly everything.
 func bad(msg string) *SyntaxError { return &SyntaxError{400, msg} }
 

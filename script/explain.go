@@ -12,8 +12,12 @@ func (h *Handler) Explain(x *exchange.Exchange) error {
 	x.Note("application", "%s", t.name)
 	var vars exchange.Fields
 	h.variables(&vars, x, t)
-	for name, value := range vars.All() {
-		x.Detail("%s=%s", name, value)
+	for i, own := 0, vars.Len()-len(h.env); i < vars.Len(); i++ {
+		f := vars.At(i)
+		if i >= own {
+			f.Value = "..." // it is set by env, and may be a secret
+		}
+		x.Detail("%s=%s", f.Name, f.Value)
 	}
 	return h.o.Group.Explain(x)
 }
