@@ -321,6 +321,14 @@ func TestUpstreamAndClients(t *testing.T) {
 		t.Error(err)
 	}
 	http.DefaultClient.CloseIdleConnections()
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	for range 2 {
+		if err := answers(&http.Client{Transport: tr}, "http://"+b.app+"/app2/1k", 2); err != nil {
+			t.Error(err)
+		}
+	}
+	tr.CloseIdleConnections()
 	all, err := openAll(b.app, "/app/ws", 40, true)
 	if err != nil {
 		t.Fatal(err)

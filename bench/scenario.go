@@ -102,6 +102,11 @@ var scenarios = []scenario{
 		limits:  []limit{{"", 10}},
 	},
 	{
+		group: "h2-upstream", name: "h2-upstream", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1 proxy, 1 KiB, httpjet alone: its upstream by HTTP/2 in clear text, against HTTP/1.1",
+		entries: []entry{{"httpjet", httpjet, "/app2/1k"}, {"httpjet-h1", httpjet, "/app/1k"}},
+	},
+	{
 		group: "h2", name: "h2-static", unit: perRequest, take: (*bench).h2load,
 		says:    "HTTP/2 over TLS 1.3, a file of 1 KiB, 16 connections of 16 streams",
 		entries: at("/1k.txt", nginx, caddy, httpjet),

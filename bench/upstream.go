@@ -38,8 +38,18 @@ func upstream(http, fastcgi string) error {
 }
 
 // httpProtocol answers requests without a body: a stream below /app/stream and
-// /app/splice, a WebSocket at /app/ws, a kibibyte everywhere else.
+// /app/splice, a WebSocket at /app/ws, a kibibyte everywhere else. A connection that
+// begins as HTTP/2 goes on so.
 func httpProtocol(c *client) error {
+	if bytes.HasPrefix(c.in, []byte("PRI ")) {
+		if len(c.in) < len(preface) {
+			return nil
+		}
+		c.out = append(c.out, 0, 0, 0, h2Settings, 0, 0, 0, 0, 0)
+		c.take(len(preface))
+		c.protocol = h2Protocol
+		return h2Protocol(c)
+	}
 	for c.left == 0 {
 		n := c.head()
 		if n < 4 {
@@ -63,6 +73,49 @@ func httpProtocol(c *client) error {
 			c.out = append(c.out, answer1K...)
 		}
 		c.take(n)
+	}
+	return nil
+}
+
+// Frames of HTTP/2, and what their flags mean.
+const (
+	preface    = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	h2Data     = 0
+	h2Headers  = 1
+	h2Settings = 4
+	h2Ping     = 6
+	h2Ack      = 1 // of SETTINGS and PING
+	h2End      = 1 // of DATA and HEADERS: the stream's
+	h2Whole    = 4 // of HEADERS: no continuation
+)
+
+// h2Head is ":status: 200", content-type and content-length by HPACK, without its
+// dynamic table.
+var h2Head = append(append([]byte{0x88, 0x0f, 0x10, byte(len("text/plain"))}, "text/plain"...),
+	append([]byte{0x0f, 0x0d, byte(len("1024"))}, "1024"...)...)
+
+// h2Protocol answers each request with a kibibyte. It looks at no field, and at no
+// window: those of a client that reads are never empty.
+func h2Protocol(c *client) error {
+	for len(c.in) >= 9 {
+		size := 9 + int(c.in[0])<<16 + int(c.in[1])<<8 + int(c.in[2])
+		if len(c.in) < size {
+			return nil
+		}
+		kind, flags, stream := c.in[3], c.in[4], c.in[5:9]
+		switch {
+		case kind == h2Settings && flags&h2Ack == 0:
+			c.out = append(c.out, 0, 0, 0, h2Settings, h2Ack, 0, 0, 0, 0)
+		case kind == h2Ping && flags&h2Ack == 0:
+			c.out = append(c.out, 0, 0, 8, h2Ping, h2Ack, 0, 0, 0, 0)
+			c.out = append(c.out, c.in[9:size]...)
+		case (kind == h2Headers || kind == h2Data) && flags&h2End != 0:
+			c.out = append(c.out, 0, 0, byte(len(h2Head)), h2Headers, h2Whole)
+			c.out = append(append(c.out, stream...), h2Head...)
+			c.out = append(c.out, 0, byte(len(payload)>>8), byte(len(payload)), h2Data, h2End)
+			c.out = append(append(c.out, stream...), payload...)
+		}
+		c.take(size)
 	}
 	return nil
 }
