@@ -25,7 +25,7 @@ const conformanceVersion = "v1.0.7"
 // takes for a server: one of the suite's own, with httpjet in front of it.
 const helper = "helper:between"
 
-// conformanceConfig selects the gRPC cases over HTTP/2 in clear text.
+// conformanceConfig selects the gRPC cases over HTTP/2, in clear text or over TLS.
 const conformanceConfig = `features:
   versions:
     - HTTP_VERSION_2
@@ -33,7 +33,9 @@ const conformanceConfig = `features:
     - PROTOCOL_GRPC
   codecs:
     - CODEC_PROTO
-  supportsTls: false
+  supportsTls: %v
+  supportsH2c: %v
+  supportsTlsClientCerts: false
 `
 
 // grpc runs the gRPC conformance suite against its two reference servers, directly
@@ -56,17 +58,19 @@ func grpc(r *run) error {
 	if err != nil {
 		return err
 	}
-	config := filepath.Join(r.dir, "conformance.yaml")
-	if err := os.WriteFile(config, []byte(conformanceConfig), 0o644); err != nil {
-		return err
-	}
-	for _, server := range []string{"grpcserver", "referenceserver"} {
-		r.check("conformance-"+server, func() (string, error) {
-			direct, err := r.conformance(bin, config, filepath.Join(bin, server))
+	for _, c := range []struct {
+		server, over string
+	}{{"grpcserver", "h2c"}, {"referenceserver", "h2c"}, {"referenceserver", "tls"}} {
+		r.check("conformance-"+c.server+"-"+c.over, func() (string, error) {
+			config := filepath.Join(r.dir, "conformance-"+c.over+".yaml")
+			if err := os.WriteFile(config, fmt.Appendf(nil, conformanceConfig, c.over == "tls", c.over != "tls"), 0o644); err != nil {
+				return "", err
+			}
+			direct, err := r.conformance(bin, config, filepath.Join(bin, c.server))
 			if err != nil {
 				return "", err
 			}
-			through, err := r.conformance(bin, config, self, helper, r.bin, filepath.Join(bin, server), r.dir)
+			through, err := r.conformance(bin, config, self, helper, r.bin, filepath.Join(bin, c.server), r.dir, c.over)
 			if err != nil {
 				return "", err
 			}
@@ -120,7 +124,7 @@ func (r *run) conformance(bin, config string, server ...string) (verdicts, error
 }
 
 // between is the helper. Its arguments are the httpjet to run, the server to put
-// it in front of, and a directory. It speaks the runner's protocol: a request on
+// it in front of, a directory, and "tls" for TLS on both sides. It speaks the runner's protocol: a request on
 // standard input, which the server gets, and an answer that names the port, which
 // becomes httpjet's. It runs until it is told to end.
 func between(args []string) error {
@@ -155,29 +159,43 @@ func between(args []string) error {
 	if err != nil {
 		return err
 	}
-	port, err := portOf(answer)
+	port, cert, err := parseAnswer(answer)
 	if err != nil {
 		return err
 	}
+	secure := args[3] == "tls"
+	address, tls := fmt.Sprint("h2://127.0.0.1:", port), ""
+	if secure {
+		address = fmt.Sprint("h2s://127.0.0.1:", port)
+		tls = "<upstreamTLS><caFile>conf/cert/server.pem</caFile><serverName>localhost</serverName></upstreamTLS>"
+	}
 	r := &run{ctx: ctx, dir: dir, bin: args[0]}
-	j, err := r.serve(tree{name: "grpc", h2c: true, vhost: fmt.Sprintf(`
+	j, err := r.serve(tree{name: "grpc", h2c: true, secure: secure, files: map[string]string{"conf/cert/server.pem": string(cert)},
+		vhost: `
   <docRoot>$VH_ROOT/htdocs</docRoot>
   <extProcessorList>
-    <extProcessor><type>proxy</type><name>grpc</name><address>h2://127.0.0.1:%d</address><maxConns>1000</maxConns></extProcessor>
+    <extProcessor><type>proxy</type><name>grpc</name><address>` + address + `</address><maxConns>1000</maxConns>` + tls + `</extProcessor>
   </extProcessorList>
   <contextList>
     <context><type>proxy</type><uri>/</uri><handler>grpc</handler></context>
-  </contextList>`, port)})
+  </contextList>`})
 	if err != nil {
 		return err
 	}
 	defer j.stop()
-	host, ours, _ := strings.Cut(j.http, ":")
+	at, own := j.http, []byte(nil)
+	if secure {
+		at = j.https
+		if own, err = os.ReadFile(filepath.Join(j.root, "conf/cert/cert.pem")); err != nil {
+			return err
+		}
+	}
+	host, ours, _ := strings.Cut(at, ":")
 	n, err := strconv.Atoi(ours)
 	if err != nil {
 		return err
 	}
-	if err := writeMessage(os.Stdout, host, n); err != nil {
+	if err := writeMessage(os.Stdout, host, n, own); err != nil {
 		return err
 	}
 	select {
@@ -205,9 +223,9 @@ func readMessage(in io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// portOf is field 2, a varint, of the answer in protocol buffers; field 1 is the
-// host and 3 a certificate, both with their length.
-func portOf(b []byte) (int, error) {
+// parseAnswer reads an answer in protocol buffers: field 2 is the port, a varint;
+// field 1 is the host and 3 the certificate, both with their length.
+func parseAnswer(b []byte) (port int, cert []byte, err error) {
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)
 		v, m := binary.Uvarint(b[max(n, 0):])
@@ -215,19 +233,28 @@ func portOf(b []byte) (int, error) {
 			break
 		}
 		b = b[n+m:]
-		switch tag {
-		case 2 << 3:
-			return int(v), nil
-		case 1<<3 | 2, 3<<3 | 2:
-			b = b[min(v, uint64(len(b))):]
+		if tag == 2<<3 {
+			port = int(v)
+			continue
 		}
+		v = min(v, uint64(len(b)))
+		if tag == 3<<3|2 {
+			cert = b[:v]
+		}
+		b = b[v:]
 	}
-	return 0, errors.New("the server's answer names no port")
+	if port == 0 {
+		return 0, nil, errors.New("the server's answer names no port")
+	}
+	return port, cert, nil
 }
 
-func writeMessage(out io.Writer, host string, port int) error {
+func writeMessage(out io.Writer, host string, port int, cert []byte) error {
 	b := append([]byte{0, 0, 0, 0, 1<<3 | 2, byte(len(host))}, host...)
 	b = binary.AppendUvarint(append(b, 2<<3), uint64(port))
+	if len(cert) > 0 {
+		b = append(binary.AppendUvarint(append(b, 3<<3|2), uint64(len(cert))), cert...)
+	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	_, err := out.Write(b)
 	return err

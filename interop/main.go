@@ -1,9 +1,10 @@
 // Command interop runs the built httpjet together with real programs that it
 // has to get along with: PHP-FPM with DokuWiki, the npm WebSocket library, nginx
-// as an upstream, h2load and curl as HTTP/2 clients, slowhttptest; and under load
-// while its upstreams are killed and stalled. It is not part of the product and not
-// a unit test: it needs Debian's apt-get and npm, installs what is missing, and a
-// program that cannot be had fails the run.
+// and Node's HTTP/2 server as upstreams, h2load and curl as HTTP/2 clients,
+// slowhttptest, in a full run the gRPC conformance suite; and under load while its
+// upstreams are killed and stalled. It is not part of the product and not a unit
+// test: it needs Debian's apt-get, npm and the Go module proxy, installs what is
+// missing, and a program that cannot be had fails the run.
 //
 //	go run ./interop [ci|full] [--write] [--bin=FILE] [--load=TIME] [section...]
 //
@@ -30,6 +31,13 @@ func main() {
 	if len(os.Args) == 4 && os.Args[1] == chaosPeer {
 		fmt.Fprintln(os.Stderr, serveChaos(os.Args[2], os.Args[3]))
 		os.Exit(1)
+	}
+	if len(os.Args) > 1 && os.Args[1] == helper {
+		if err := between(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -84,6 +92,8 @@ var sections = []section{
 	{"websocket", websocket},
 	{"nginx", nginx},
 	{"http2", http2},
+	{"node-http2", nodeHTTP2},
+	{"grpc", grpc},
 	{"chaos", chaos},
 	{"measure", measure},
 	{"config", config},

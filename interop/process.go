@@ -127,6 +127,7 @@ type tree struct {
 	vhost  string            // content of virtualHostConfig
 	tuning string            // content of the server's tuning
 	secure bool              // a TLS listener too, with a self-made certificate
+	h2c    bool              // HTTP/2 in clear text too
 	files  map[string]string // more files, path below the root
 }
 
@@ -140,7 +141,7 @@ type jet struct {
 
 const serverFile = `<?xml version="1.0" encoding="UTF-8"?>
 <httpServerConfig>
-  <serverName>interop.localhost</serverName>
+  <serverName>interop.localhost</serverName>{{h2c}}
   <htAccess>
     <allowOverride>31</allowOverride>
     <accessFileName>.htaccess</accessFileName>
@@ -200,7 +201,11 @@ func (r *run) serve(t tree) (*jet, error) {
 	if t.secure {
 		tls = secureListener
 	}
-	fill := strings.NewReplacer("{{name}}", t.name, "{{tuning}}", t.tuning, "{{http}}", j.http, "{{https}}", j.https)
+	h2c := ""
+	if t.h2c {
+		h2c = "\n  <enableh2c>1</enableh2c>"
+	}
+	fill := strings.NewReplacer("{{h2c}}", h2c, "{{name}}", t.name, "{{tuning}}", t.tuning, "{{http}}", j.http, "{{https}}", j.https)
 	files := map[string]string{
 		"conf/httpd_config.xml":                 fill.Replace(strings.Replace(serverFile, "{{tls}}", tls, 1)),
 		"conf/vhosts/" + t.name + "/vhconf.xml": "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<virtualHostConfig>" + t.vhost + "</virtualHostConfig>\n",

@@ -34,7 +34,7 @@ function stream(st, head) {
     break;
   case path === '/n/reset':
     st.respond(text);
-    st.write('begin', () => st.close(http2.constants.NGHTTP2_INTERNAL_ERROR));
+    st.write('begin', () => st.destroy(new Error('reset'))); // close would end the body first
     break;
   case path === '/n/refuse': // every other time: not processed
     if (++seen.refused % 2 === 1) {
