@@ -75,6 +75,9 @@ func (c *h2call) start() error {
 	c.mu.Unlock()
 	resp, err := c.conn.roundTrip(r)
 	c.endHints()
+	if err != nil && context.Cause(c.run) == nil && c.isGRPC() && cancelled(err) {
+		resp, err = cancelledCall(), nil
+	}
 	if err != nil {
 		return c.headError(err)
 	}
@@ -92,6 +95,23 @@ func (c *h2call) start() error {
 	c.accept()
 	c.conn.served.Store(true)
 	return nil
+}
+
+// isGRPC reports whether the call is one of gRPC.
+func (c *h2call) isGRPC() bool {
+	t := c.req.Fields.Get("Content-Type")
+	return t == "application/grpc" || strings.HasPrefix(t, "application/grpc+") || strings.HasPrefix(t, "application/grpc;")
+}
+
+// grpcCancelled is the status by which a gRPC client knows a stream that its peer
+// has ended by CANCEL. Servers do so when the deadline of a call is over; any other
+// answer of ours would be an error of another kind to the client.
+const grpcCancelled = "1"
+
+// cancelledCall is the answer of trailers only to a cancelled call.
+func cancelledCall() *http.Response {
+	return &http.Response{StatusCode: 200, Body: http.NoBody,
+		Header: http.Header{"Content-Type": {"application/grpc"}, "Grpc-Status": {grpcCancelled}}}
 }
 
 func (c *h2call) addr() string { return c.client.target.Address }
@@ -420,6 +440,9 @@ func (c *h2call) Read(p []byte) (int, error) {
 		err = context.Cause(c.run)
 	case c.body != nil && c.body.failed() != nil:
 		err = c.body.failed()
+	case c.isGRPC() && cancelled(err):
+		c.resp.Trailer = http.Header{"Grpc-Status": {grpcCancelled}}
+		err = io.EOF // the stream itself is over; c.read stays false
 	default:
 		err, _, _ = ofStream(err)
 	}

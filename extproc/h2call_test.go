@@ -424,3 +424,42 @@ func TestH2BackPressure(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 }
+
+// R-UP-5: a gRPC call that its peer cancels ends with the status that the reset
+// means to a client, before the head and behind it; others are failures.
+func TestH2CancelledCalls(t *testing.T) {
+	f := func(contentType string, code http2.ErrCode, late bool, want string) {
+		t.Helper()
+		headIn := make(chan struct{})
+		u := newH2peers(t, func(p *h2peer) {
+			h := p.request()
+			if late {
+				p.head(h.StreamID, false, ":status", "200", "content-type", contentType)
+				p.data(h.StreamID, false, "part")
+				<-headIn
+			}
+			p.reset(h.StreamID, code)
+			for p.next() != nil {
+			}
+		})
+		c := get("/s/m")
+		c.Fields = fieldsOf("Content-Type", contentType)
+		r, err := h2client(t, h2target(u.addr)).Do(bg, c)
+		got := ""
+		if close(headIn); err == nil {
+			var b []byte
+			b, err = io.ReadAll(r.Body)
+			got = fmt.Sprint(r.Status, " ", r.Fields.Get("Grpc-Status"), " ", string(b), " ", textOf(r.Trailers()))
+			r.Close()
+		}
+		if got += exchange.ReasonOf(err); got != want {
+			t.Errorf("%s %v %v: %q, want %q", contentType, code, late, got, want)
+		}
+	}
+	f("application/grpc+proto", http2.ErrCodeCancel, false, "200 1  ")
+	f("application/grpc", http2.ErrCodeCancel, true, "200  part Grpc-Status: 1\n")
+	f("application/grpc", http2.ErrCodeInternal, false, "upstream_transport")
+	f("application/grpc", http2.ErrCodeInternal, true, "200  part internal")
+	f("application/grpc-web", http2.ErrCodeCancel, false, "upstream_transport")
+	f("text/plain", http2.ErrCodeCancel, true, "200  part internal")
+}

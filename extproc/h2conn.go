@@ -130,12 +130,14 @@ func (c *h2conn) close() {
 	c.cc.Close()
 }
 
-// Texts of errors for which the library has no exported name. In all three cases
-// no request of the stream has been looked at.
+// Texts of errors for which the library has no exported name. In the first three
+// cases nobody has looked at the request of the stream.
 const (
 	h2GoAway         = "http2: Transport received Server's graceful shutdown GOAWAY"
 	h2Unusable       = "http2: client conn not usable"
 	h2NotEstablished = "http2: client conn could not be established"
+	h2LargeHead      = "http2: response header list larger than advertised limit"
+	h2FromPeer       = "received from peer"
 )
 
 // unprocessed reports whether the peer has said, or it is plain, that a stream
@@ -151,6 +153,13 @@ func unprocessed(err error) bool {
 	return false
 }
 
+// cancelled reports whether the peer has ended a stream by CANCEL: it, or who it
+// works for, does not want the request any more.
+func cancelled(err error) bool {
+	e, ok := errors.AsType[http2.StreamError](err)
+	return ok && e.Code == http2.ErrCodeCancel && e.Cause != nil && e.Cause.Error() == h2FromPeer
+}
+
 // ofStream tells what went wrong with a stream: that its head was too large, or
 // that the peer has reset it. ok is false for an error of the whole connection.
 func ofStream(err error) (cause error, tooLarge, ok bool) {
@@ -160,9 +169,9 @@ func ofStream(err error) (cause error, tooLarge, ok bool) {
 		return err, false, false
 	case e.Cause == nil:
 		return err, false, true
-	case e.Cause.Error() == "http2: response header list larger than advertised limit":
+	case e.Cause.Error() == h2LargeHead:
 		return e.Cause, true, true
-	case e.Cause.Error() == "received from peer":
+	case e.Cause.Error() == h2FromPeer:
 		return fmt.Errorf("%w: %v", ErrReset, e.Code), false, true
 	}
 	return e.Cause, false, true
