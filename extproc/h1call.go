@@ -223,6 +223,10 @@ func (reply *Reply) take(r *h1.Response, body *h1.Body) {
 	}
 }
 
+// Cut ends the reply from any goroutine: reads of its body fail. It is called before
+// Close.
+func (c *h1call) Cut() { c.conn.socket.Close() }
+
 // Read reads the reply's body.
 func (c *h1call) Read(p []byte) (int, error) {
 	if idle := c.req.IdleTimeout; idle > 0 {

@@ -425,6 +425,12 @@ func (c *h2call) trailers() *exchange.Fields {
 	return f
 }
 
+// Cut ends the reply from any goroutine: reads of its body fail. It is called before
+// Close.
+func (c *h2call) Cut() { c.cut(errReplyCut) }
+
+var errReplyCut = errors.New("reply cut")
+
 // Read reads the reply's body.
 func (c *h2call) Read(p []byte) (int, error) {
 	if idle := c.req.IdleTimeout; idle > 0 {

@@ -219,7 +219,12 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *reg
 	}
 	out.Retry = b.buildRetry(retry)
 	buildTimes(out, p, c)
-	out.Upgrade = b.buildRelay(p, out.Forward, c, b.routeTunnels(h, c.URI, xmlconf.Fingerprint(c)))
+	route := "scripts of " + p.decl.Name
+	if c != nil {
+		route = c.URI
+	}
+	out.Tunnels, out.Peers = b.routeTunnels(h, route, xmlconf.Fingerprint(c)), b.peerTunnels(p)
+	out.Upgrade = b.buildRelay(p, out.Forward, c, out.Tunnels)
 	return out
 }
 

@@ -16,6 +16,7 @@ import (
 	"httpjet/extproc"
 	"httpjet/forward"
 	"httpjet/groups"
+	"httpjet/tunnels"
 )
 
 // Handler proxies to the peers of a group.
@@ -31,6 +32,11 @@ type Handler struct {
 	RequestTimeout time.Duration // of all of them and the pauses between; 0: none
 	IdleTimeout    time.Duration // longest pause of a reply's body; 0: any
 	Retry          *Retry        // nil: no request is made again once it was sent
+
+	// Where event streams are found while they flow: those of this route, and those of
+	// each peer by its ordinal. nil: nowhere.
+	Tunnels *tunnels.Set
+	Peers   []*tunnels.Set
 
 	// Answered is told how long an upstream took to the head of its reply; nil: nobody is.
 	Answered func(took time.Duration)

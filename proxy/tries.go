@@ -127,6 +127,10 @@ func (t *tries) attempt(res *groups.Reservation) (follows bool, err error) {
 	}
 	forward.StripPolicy(&reply.Fields)
 	res.Remember(t.x, &t.choice, &reply.Fields)
+	if t.h.Tunnels != nil && isEventStream(&reply.Fields) {
+		end, err = t.stream(reply, res.Peer())
+		return false, err
+	}
 	end = streaming.Relay(t.x, reply)
 	return false, end
 }
