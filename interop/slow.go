@@ -35,14 +35,14 @@ func slow(r *run) error {
 		return err
 	}
 	defer app.down()
-	j, err := r.serve(tree{name: "slow", tuning: fmt.Sprintf("<connTimeout>%d</connTimeout>", slowTimeout),
+	j, err := r.serve(tree{name: "slow", tuning: fmt.Sprintf("<connTimeout>%d</connTimeout><keepAliveTimeout>60</keepAliveTimeout>", slowTimeout),
 		vhost: b.vhost() + `
   <extProcessor>
     <type>fcgi</type><name>four</name><address>uds:/` + app.address + `</address>
     <maxConns>4</maxConns><initTimeout>10</initTimeout><bodyTimeout>` + fmt.Sprint(slowTimeout) + `</bodyTimeout>
   </extProcessor>
   <scriptHandler><suffix>fcgi</suffix><type>fcgi</type><handler>four</handler></scriptHandler>`,
-		files: map[string]string{"htdocs/small.txt": "small\n", "htdocs/big.bin": string(noise(1 << 20)), "htdocs/run.fcgi": "#!\n"}})
+		files: map[string]string{"htdocs/small.txt": "small\n", "htdocs/big.bin": string(noise(256 << 10)), "htdocs/run.fcgi": "#!\n"}})
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,10 @@ func slow(r *run) error {
 	r.check("silent-bodies-to-proxy", func() (string, error) {
 		return s.attack(true, "-B", "-i", "100", "-s", "8192", "-t", "POST", "-u", base+"/m/sink")
 	})
+	// The kernel holds what they do not read, 2,000 times this are half a GiB; they
+	// are kept open behind it.
 	r.check("slow-readers", func() (string, error) {
-		return s.attack(false, "-X", "-w", "256", "-y", "512", "-n", "5", "-z", "32", "-k", "3", "-u", base+"/big.bin")
+		return s.attack(false, "-X", "-w", "256", "-y", "512", "-n", "5", "-z", "32", "-u", base+"/big.bin")
 	})
 	return nil
 }
