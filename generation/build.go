@@ -33,6 +33,7 @@ type builder struct {
 	static map[string]*static.Handler // by charset
 	peers  []probes.Peer              // that have a health check
 	probed map[peerKey]bool
+	prints xmlconf.Fingerprints
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller

@@ -200,6 +200,7 @@ func (b *builder) buildProxyContext(h *host, c *xmlconf.Context, out *contexts.C
 	out.Serves, out.Scope, out.Group = exchange.Proxy, p.scope, p.decl.Name
 	out.Handler = b.buildProxy(h, p, c, out.Regexp)
 	b.use(h, p, out, c.URI, true)
+	b.useRetry(p, c)
 }
 
 // buildProxy returns the handler of a proxy processor, for a context (or nil) with
@@ -210,20 +211,16 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *reg
 	}
 	out := &proxy.Handler{Group: b.group(p), Forward: b.buildHop(h, p, c), Answered: b.kept.Metrics.Answered,
 		Bodies: b.kept.Bodies, BodyTimeout: p.peers[0].owner.decl.BodyTimeout}
-	retry := p.decl.Retry
 	if c != nil {
 		out.HeadTimeout, out.Forward.Path = c.ResponseTimeout, b.buildPath(c, uri)
-		if c.Retry != nil {
-			retry = c.Retry
-		}
 	}
-	out.Retry = b.buildRetry(retry)
+	out.Retry = b.buildRetry(retryOf(p, c))
 	buildTimes(out, p, c)
 	route := "scripts of " + p.decl.Name
 	if c != nil {
 		route = c.URI
 	}
-	out.Tunnels, out.Peers = b.routeTunnels(h, route, xmlconf.Fingerprint(c)), b.peerTunnels(p)
+	out.Tunnels, out.Peers = b.routeTunnels(h, route, b.prints.Of(c)), b.peerTunnels(p)
 	out.Upgrade = b.buildRelay(p, out.Forward, c, out.Tunnels)
 	return out
 }
@@ -320,6 +317,7 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 		out.Kind, out.Serves, out.Scope, out.Group = contexts.Proxy, exchange.Proxy, p.scope, p.decl.Name
 		out.Handler = b.buildProxy(h, p, c, out.Regexp)
 		b.use(h, p, out, c.URI, true)
+		b.useRetry(p, c)
 	case !h.Decl.EnableScript || !c.EnableScript:
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
 	default:
@@ -429,7 +427,7 @@ func (b *builder) buildSocket(h *host, ws *xmlconf.WebSocket) exchange.Handler {
 	d.Targets = []xmlconf.Address{*ws.Target}
 	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
 	p.peers = []peer{{p, 0}}
-	relay := b.buildRelay(p, b.buildHop(h, p, nil), nil, b.routeTunnels(h, ws.URI, xmlconf.Fingerprint(ws)))
+	relay := b.buildRelay(p, b.buildHop(h, p, nil), nil, b.routeTunnels(h, ws.URI, b.prints.Of(ws)))
 	b.use(h, p, nil, ws.URI, true)
 	return relay
 }
@@ -541,7 +539,7 @@ func (b *builder) buildRelay(p *processor, hop forward.Options, c *xmlconf.Conte
 // written in it, and who the host lets in: tunnels of a route that has changed end
 // (R-WS-7).
 func (b *builder) routeTunnels(h *host, label, fingerprint string) *tunnels.Set {
-	return b.tunnelSet("route "+h.Name+" "+label, xmlconf.Fingerprint(&h.Conf.Security)+fingerprint)
+	return b.tunnelSet("route "+h.Name+" "+label, b.prints.Of(&h.Conf.Security)+fingerprint)
 }
 
 // peerTunnels leases the tunnels of each peer of p, by ordinal. A peer is known by

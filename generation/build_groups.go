@@ -82,6 +82,10 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	u.group = groups.New(o)
 	p.up = u
 	b.g.upstreams = append(b.g.upstreams, u)
+	if b.g.labels == nil {
+		b.g.labels = map[[2]string]bool{}
+	}
+	b.g.labels[[2]string{u.scope, u.name}] = true
 	return u.group
 }
 
@@ -96,7 +100,7 @@ func (b *builder) seat(key seatKey) *groups.Seat {
 // the name: kinds are apart, labels are not.
 func (b *builder) label(p *processor) string {
 	name := p.decl.Name
-	for slices.ContainsFunc(b.g.upstreams, func(u *upstream) bool { return u.scope == p.scope && u.name == name }) {
+	for b.g.labels[[2]string{p.scope, name}] {
 		name = strings.ToLower(p.decl.Type) + "::" + name
 	}
 	return name

@@ -8,7 +8,22 @@ import (
 	"httpjet/xmlconf"
 )
 
-// buildRetry is the retry policy of a processor or a context; nil for none.
+// retryOf is the retry policy of a context (or nil), else of its processor (R-CTX-8).
+func retryOf(p *processor, c *xmlconf.Context) *xmlconf.Retry {
+	if c != nil && c.Retry != nil {
+		return c.Retry
+	}
+	return p.decl.Retry
+}
+
+// useRetry notes the policy of the route that was noted last.
+func (b *builder) useRetry(p *processor, c *xmlconf.Context) {
+	if p.up != nil && len(p.up.routes) > 0 {
+		p.up.routes[len(p.up.routes)-1].retry = retryOf(p, c)
+	}
+}
+
+// buildRetry makes a retry policy; nil for none.
 func (b *builder) buildRetry(r *xmlconf.Retry) *proxy.Retry {
 	if r == nil {
 		return nil

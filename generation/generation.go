@@ -123,6 +123,7 @@ type Generation struct {
 	log          *slog.Logger
 	certificates []string // inputs that are no configuration
 	upstreams    []*upstream
+	labels       map[[2]string]bool // scopes and names that upstreams have
 	routes       map[routeKey]*metrics.Route
 	routed       []metrics.Routed // the same, in the order of the file
 	leases       []func()

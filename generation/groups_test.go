@@ -249,3 +249,14 @@ func TestLabelsOfGroups(t *testing.T) {
 		t.Errorf("%v", seen)
 	}
 }
+
+// A script handler may name a proxy processor: no context is behind it.
+func TestScriptHandlerOfAProxy(t *testing.T) {
+	r := newGroupTree(t)
+	r.write("conf/one.xml", strings.Replace(groupOne, "<context>", "<scriptHandler><suffix>app</suffix><type>proxy</type><handler>app</handler></scriptHandler><context>", 1))
+	g, fs := r.build()
+	defer g.Retire()
+	if fs.Failed() || len(g.Groups()) != 2 {
+		t.Errorf("%d groups: %v", len(g.Groups()), fs.All())
+	}
+}

@@ -48,6 +48,7 @@ type route struct {
 	context *contexts.Context // nil: a script handler or a map
 	label   string
 	needed  bool // readiness depends on it (R-API-2)
+	retry   *xmlconf.Retry
 }
 
 // serves reports whether requests can reach the upstream by this way at all.
@@ -59,7 +60,7 @@ func (r *route) serves() bool {
 // and maps. Only proxy contexts and maps decide readiness.
 func (b *builder) use(h *host, p *processor, context *contexts.Context, label string, needed bool) {
 	if p.up != nil {
-		p.up.routes = append(p.up.routes, route{h.out, context, label, needed})
+		p.up.routes = append(p.up.routes, route{host: h.out, context: context, label: label, needed: needed})
 	}
 }
 
@@ -76,7 +77,11 @@ type Upstream struct {
 }
 
 // Route is a virtual host and the uri of a context or map of it, or a suffix.
-type Route struct{ VHost, URI string }
+type Route struct {
+	VHost, URI   string
+	Retries      int      // further attempts
+	RetryMethods []string // of the requests that may have them
+}
 
 // Peer is one member of an Upstream.
 type Peer struct {
@@ -106,7 +111,11 @@ func (u *upstream) view() Upstream {
 		v.Protocol = u.peers[0].address.Scheme
 	}
 	for _, r := range u.routes {
-		v.Routes = append(v.Routes, Route{r.host.Name, r.label})
+		route := Route{VHost: r.host.Name, URI: r.label}
+		if r.retry != nil && r.retry.Retries > 0 {
+			route.Retries, route.RetryMethods = r.retry.Retries, r.retry.RetryMethods
+		}
+		v.Routes = append(v.Routes, route)
 	}
 	v.Failovers, v.NoUpstream = u.group.Totals()
 	for i, s := range u.group.Snapshot() {

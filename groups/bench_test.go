@@ -42,6 +42,16 @@ func uses() map[string]func() {
 		r.Answered(200)
 		r.Release(nil)
 	}
+	many := New(Options{Policy: WeightedRoundRobin, Peers: peers(MaxPeers)})
+	all["weighted-round-robin, 256 peers"] = func() {
+		var c Choice
+		r, err := many.Reserve(&c)
+		if err != nil {
+			panic(err)
+		}
+		r.Answered(200)
+		r.Release(nil)
+	}
 	one := Single(nil)
 	all["single"] = func() {
 		var c Choice

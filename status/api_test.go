@@ -23,7 +23,7 @@ const site = `<virtualHostConfig><docRoot>html</docRoot>
   <extProcessor><type>fcgi</type><name>php</name><address>uds://tmp/secret.sock</address></extProcessor>
   <scriptHandler><suffix>php,inc</suffix><type>fcgi</type><handler>php</handler></scriptHandler>
   <context><type>proxy</type><uri>/app/</uri><handler>app</handler></context>
-  <context><type>proxy</type><uri>/again/</uri><handler>app</handler></context>
+  <context><type>proxy</type><uri>/again/</uri><handler>app</handler><retry><retries>2</retries><retryMethods>GET</retryMethods></retry></context>
   <context><type>proxy</type><uri>/checked/</uri><handler>checked</handler></context>
   <websocket><uri>/live</uri><address>10.9.8.7:9100</address></websocket>
 </virtualHostConfig>`
@@ -95,7 +95,8 @@ func TestUpstreams(t *testing.T) {
 	}
 	app := names["vhost:one/app"]
 	if app.Kind != "proxy" || app.Protocol != "http" || app.Policy != "weighted-round-robin" || app.Check != nil ||
-		len(app.Routes) != 2 || app.Routes[1].VHost != "one" || app.Routes[1].URI != "/again/" || len(app.Peers) != 2 {
+		len(app.Routes) != 2 || app.Routes[1].VHost != "one" || app.Routes[1].URI != "/again/" || app.Routes[0].Retries != 0 ||
+		app.Routes[1].Retries != 2 || len(app.Routes[1].RetryMethods) != 1 || len(app.Peers) != 2 {
 		t.Errorf("%+v", app)
 	}
 	if p := app.Peers[0]; p.Weight != 3 || p.State != "eligible" || !p.Healthy || p.Draining || p.Probe != nil || p.Dial != "closed" || p.Pool == nil {

@@ -114,8 +114,10 @@ type Group struct {
 
 // Route is who sends requests to a group.
 type Route struct {
-	VHost string `json:"vhost"`
-	URI   string `json:"uri"`
+	VHost        string   `json:"vhost"`
+	URI          string   `json:"uri"`
+	Retries      int      `json:"retries"`       // further attempts
+	RetryMethods []string `json:"retry_methods"` // of the requests that may have them
 }
 
 // Check is the health check of a group.
@@ -225,7 +227,7 @@ func groupsOf(g *generation.Generation, scope, name string, pools bool) []Group 
 		d := Group{Scope: u.Scope, Name: u.Name, Kind: u.Kind, Protocol: u.Protocol, Policy: u.Policy, Routes: []Route{},
 			Check: checkOf(u.Check), Failovers: u.Failovers, NoUpstream: u.NoUpstream, Peers: []Peer{}}
 		for _, r := range u.Routes {
-			d.Routes = append(d.Routes, Route{r.VHost, r.URI})
+			d.Routes = append(d.Routes, Route{r.VHost, r.URI, r.Retries, append([]string{}, r.RetryMethods...)})
 		}
 		for i := range u.Peers {
 			d.Peers = append(d.Peers, peerOf(i, &u.Peers[i], pools))

@@ -72,9 +72,13 @@ func below(root, s string) string {
 	return strings.ReplaceAll(s, root+"/", "$SERVER_ROOT/")
 }
 
-// Fingerprint tells apart blocks of one type that mean different things, and
-// nothing else: wording and place do not count. A nil block has an empty one.
-func Fingerprint(block any) string {
+// Fingerprints make short texts that tell apart blocks of one type which mean
+// different things, and nothing else: wording and place do not count. They
+// remember what they have read of the types. The zero value is ready.
+type Fingerprints struct{ read schemas }
+
+// Of returns the fingerprint of a block, "" for nil.
+func (p *Fingerprints) Of(block any) string {
 	v := reflect.ValueOf(block)
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -83,7 +87,10 @@ func Fingerprint(block any) string {
 		v = v.Elem()
 	}
 	h := sha256.New()
-	writeValues(h, schemas{}, v)
+	if p.read == nil {
+		p.read = schemas{}
+	}
+	writeValues(h, p.read, v)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
