@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,6 +56,10 @@ type Server struct {
 	ln   net.Listener
 	own  os.FileInfo   // the socket as it was made
 	done chan struct{} // closed when serve has ended; nil before Start
+
+	mu      sync.Mutex
+	closed  bool           // no more requests reach the handler
+	running sync.WaitGroup // requests that are with it
 }
 
 // New makes the server of a socket. It binds nothing and starts nothing.
@@ -64,7 +69,7 @@ func New(c Config) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.http = http.Server{
-		Handler:                      http.MaxBytesHandler(c.Handler, maxBody),
+		Handler:                      http.MaxBytesHandler(http.HandlerFunc(s.serveHTTP), maxBody),
 		ReadTimeout:                  readTimeout,
 		ReadHeaderTimeout:            headTimeout,
 		WriteTimeout:                 writeTimeout,
@@ -200,8 +205,23 @@ func (s *Server) serve() {
 	}
 }
 
+// serveHTTP counts what the handler works at: net/http does not wait for it when it
+// cuts connections, but the owner of the handler must know.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		Answer(w, nil, errors.New("the server is stopping"))
+		return
+	}
+	s.running.Add(1)
+	s.mu.Unlock()
+	defer s.running.Done()
+	s.c.Handler.ServeHTTP(w, r)
+}
+
 // Shutdown stops accepting, lets answers under way finish until ctx is done, cuts
-// what is left, joins serve and removes the socket, unless it is another server's by
+// what is left, joins serve and every call of the handler, and removes the socket, unless it is another server's by
 // now. It is also right after Listen alone.
 func (s *Server) Shutdown(ctx context.Context) {
 	if s.ln == nil {
@@ -215,6 +235,10 @@ func (s *Server) Shutdown(ctx context.Context) {
 		}
 		<-s.done
 	}
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.running.Wait()
 	if fi, err := os.Lstat(s.c.Path); err == nil && os.SameFile(fi, s.own) {
 		os.Remove(s.c.Path)
 	}

@@ -225,6 +225,38 @@ func askAs(uid int, path string, got chan<- string) {
 	}()
 }
 
+// Shutdown cuts connections, but returns only when no call of the handler is left:
+// what the handler works with may then be taken away.
+func TestShutdownJoinsTheHandler(t *testing.T) {
+	path, begun, returned, late := socket(t), make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+	s := New(Config{Path: path, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(begun)
+		select {
+		case <-returned:
+			late <- true
+		case <-time.After(200 * time.Millisecond):
+			late <- false
+		}
+	})})
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	go func() {
+		if err := NewClient(path).Post(context.Background(), "/", word{}, &word{}); err == nil {
+			t.Error("an answer of a connection that was cut")
+		}
+	}()
+	<-begun
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Shutdown(now)
+	close(returned)
+	if <-late {
+		t.Error("Shutdown returned before the handler did")
+	}
+}
+
 // A request that never ends holds nothing up.
 func TestShutdownCuts(t *testing.T) {
 	path := socket(t)

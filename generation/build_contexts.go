@@ -558,7 +558,7 @@ func (b *builder) tunnelSet(name, identity string) *tunnels.Set {
 	if s := b.g.tunnels[key]; s != nil {
 		return s
 	}
-	s, release := b.kept.Tunnels.Acquire(key, func() *tunnels.Set { return tunnels.NewSet(name, &b.kept.Leaving) })
+	s, release := b.kept.Tunnels.Acquire(key, func() *tunnels.Set { return b.kept.Leaving.Set(key, name) })
 	b.g.leases = append(b.g.leases, release)
 	b.g.tunnels[key] = s
 	return s

@@ -199,6 +199,14 @@ func (g *Generation) Sinks() []*accesslog.Sink { return g.sinks }
 // ErrorLog is where the error log goes and its least level.
 func (g *Generation) ErrorLog() (io.Writer, slog.Level) { return g.errorLog, g.level }
 
+// KeepTunnels is called when g is about to be published: tunnels of what it has are
+// not closed, although their time may run.
+func (g *Generation) KeepTunnels() {
+	for _, s := range g.tunnels {
+		s.Stay()
+	}
+}
+
 // Retire ends the probes and gives the leases up. The generation serves no new
 // exchange; those that began with it finish on it, and what owns sockets drains
 // itself. A nil generation has nothing to give up.

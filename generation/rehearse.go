@@ -22,7 +22,8 @@ type Tried struct {
 const rehearseTime = 5 * time.Second
 
 // Rehearse asks every peer of next that g has no connections to, once: with its
-// health check, else by connecting. At most probes.MaxInFlight are asked at a time.
+// health check, else by connecting. At most probes.MaxInFlight are asked at a time,
+// and none any more when ctx is done.
 // Nobody's verdict changes.
 func (g *Generation) Rehearse(ctx context.Context, next *Generation) []Tried {
 	var out []Tried
@@ -52,6 +53,10 @@ func (g *Generation) Rehearse(ctx context.Context, next *Generation) []Tried {
 // back.
 func rehearsePeer(ctx context.Context, m member, t *Tried, gate <-chan struct{}) {
 	defer func() { <-gate }()
+	if ctx.Err() != nil {
+		t.Error = "was not asked: the time of the rehearsal was over"
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, rehearseTime)
 	defer cancel()
 	var err error

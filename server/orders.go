@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"httpjet/check"
 	"httpjet/control"
@@ -78,6 +79,10 @@ func (s *Server) reloadByOrder(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, out, err)
 }
 
+// rehearseTime is how long the peers of a rehearsal have in all; the client waits
+// longer.
+const rehearseTime = 20 * time.Second
+
 // rehearse builds a candidate, binds its new listeners and lets them go, asks its
 // new peers, and says what would change. It publishes nothing.
 func (s *Server) rehearse(ctx context.Context) (ReloadAnswer, error) {
@@ -95,9 +100,7 @@ func (s *Server) rehearse(ctx context.Context) (ReloadAnswer, error) {
 	out.Refused = s.lost(g)
 	var bind error
 	if err := s.ask(ctx, func() {
-		bound, err := s.bind(g)
-		closeAll(bound)
-		bind = err
+		bind = s.tryBind(g)
 	}); err != nil {
 		return out, err
 	}
@@ -105,15 +108,36 @@ func (s *Server) rehearse(ctx context.Context) (ReloadAnswer, error) {
 		out.Refused = bind.Error()
 	}
 	out.Difference = check.Compare(running, g)
+	ctx, cancel := context.WithTimeout(ctx, rehearseTime)
+	defer cancel()
 	out.Peers = running.Rehearse(ctx, g)
 	return out, nil
+}
+
+// tryBind binds what publish would, and lets it go.
+func (s *Server) tryBind(g *generation.Generation) error {
+	bound, err := s.bind(g)
+	if err != nil {
+		return err
+	}
+	defer closeAll(bound)
+	admin, err := s.bindAdmin(g)
+	if admin != nil {
+		admin.Shutdown(context.Background()) // it serves nobody: no wait
+	}
+	return err
 }
 
 // historyMax is how many configurations can be gone back to.
 const historyMax = 5
 
-// remember keeps the configuration of a generation that another one has replaced.
-func (s *Server) remember(g *generation.Generation) {
+// remember keeps the configuration of a generation that next has replaced. A reload
+// of the same files, as after each renewal of a certificate, is nothing to go back
+// from: it would push out what is.
+func (s *Server) remember(g, next *generation.Generation) {
+	if g.Hash == next.Hash {
+		return
+	}
 	s.history = append(s.history, past{g.Number, g.Config})
 	if n := len(s.history); n > historyMax {
 		s.history = append([]past(nil), s.history[n-historyMax:]...)
@@ -140,6 +164,8 @@ func (s *Server) rollbackByOrder(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) rollback() (ReloadAnswer, error) {
+	notify(reloading, 0)
+	defer func() { notify(ready, s.current.Load().Number) }()
 	n := len(s.history)
 	if n == 0 {
 		return ReloadAnswer{}, errors.New("no configuration has served before this one")
@@ -147,9 +173,12 @@ func (s *Server) rollback() (ReloadAnswer, error) {
 	back, before := s.history[n-1], slices.Clone(s.history[:n-1])
 	fs := &xmlconf.Findings{}
 	g := generation.Build(back.config, &s.kept, s.generationOptions(), fs)
+	left := s.current.Load().Generation
 	err := error(nil)
 	if fs.Failed() {
 		err = failed(fs)
+	} else if lost := s.lost(g); lost != "" {
+		err = errors.New(lost)
 	} else {
 		err = s.publish(g, fs)
 	}
@@ -159,21 +188,24 @@ func (s *Server) rollback() (ReloadAnswer, error) {
 		return ReloadAnswer{}, fmt.Errorf("the configuration of generation %d cannot serve any more: %w", back.number, err)
 	}
 	s.history = before // the one that was left is not gone back to
-	s.watchAsItIs(g)
+	s.watchAsItIs(left, g)
 	s.log.Info("rolled back; the files are read again when one changes", "generation", g.Number, "as", back.number)
 	s.announce(g)
 	return ReloadAnswer{Published: true, Generation: g.Number, Hash: g.Hash}, nil
 }
 
-// watchAsItIs watches the inputs of g from what they hold now.
-func (s *Server) watchAsItIs(g *generation.Generation) {
+// watchAsItIs watches the inputs of generations from what they hold now: those of the
+// one that was left too, since its files are what will be read again.
+func (s *Server) watchAsItIs(left, g *generation.Generation) {
 	if s.watcher == nil {
 		return
 	}
 	files := watch.Sums{}
 	if g.Config.Server.Tuning.WatchConfig {
-		for path := range g.Inputs {
-			files[path] = watch.Sum(path)
+		for _, of := range []*generation.Generation{left, g} {
+			for path := range of.Inputs {
+				files[path] = watch.Sum(path)
+			}
 		}
 	}
 	s.watcher.Watch(files)

@@ -291,6 +291,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	next.open = listenersOf(g, bound)
 	s.front.SetLimits(&next.limits)
 	s.kept.Dialer.Resolver.Configure(g.Names)
+	g.KeepTunnels()
 	old := s.current.Swap(next)
 	if old != nil {
 		old.StopProbes()
@@ -313,7 +314,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	s.switchAdmin(g, admin)
 	if old != nil {
 		s.kept.Leaving.SetDelay(g.Config.Server.Tuning.TunnelCloseDelay)
-		s.remember(old.Generation)
+		s.remember(old.Generation, g)
 		old.Retire()
 	}
 	if n := len(g.Config.Server.Listeners) - len(g.Listeners); n > 0 {

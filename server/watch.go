@@ -12,21 +12,29 @@ import (
 	"httpjet/watch"
 )
 
-// watch sets what is watched: the inputs of the running generation, and those of
-// g, which was built last and may have been refused. A refused one is not built
-// again before something changes. A generation with watchConfig 0 watches
-// nothing, so that only SIGHUP turns it on again.
+// watch sets what is watched when g has been built, which may have been refused.
 func (s *Server) watch(g *generation.Generation) {
 	if s.watcher == nil || g == nil {
 		return // not even the server file could be read: what was watched stays
 	}
-	running := s.current.Load().Generation
+	s.watcher.Watch(watched(s.current.Load().Generation, g))
+}
+
+// watched is the inputs of the running generation, and those of g, which was built
+// last. A refused one is not built again before something changes. A generation with
+// watchConfig 0 watches nothing, so that only SIGHUP turns it on again.
+func watched(running, g *generation.Generation) watch.Sums {
 	files := watch.Sums{}
-	if running.Config.Server.Tuning.WatchConfig {
-		maps.Copy(files, running.Inputs)
-		maps.Copy(files, g.Inputs)
+	if !running.Config.Server.Tuning.WatchConfig {
+		return files
 	}
-	s.watcher.Watch(files)
+	for path := range running.Inputs { // g does without: that it has changed since is no news
+		if _, used := g.Inputs[path]; !used {
+			files[path] = watch.Sum(path)
+		}
+	}
+	maps.Copy(files, g.Inputs)
+	return files
 }
 
 // watchFiles tells of changes to inputs until ctx is done.

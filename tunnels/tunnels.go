@@ -17,13 +17,17 @@ type Tunnel interface{ Close() }
 
 // Set is the open tunnels of one route, or of one peer. Generations share it by
 // the identity of that. A nil Set holds nothing and refuses nobody.
+//
+// Life: in use → Retire, from when its time runs → closed, or in use again by Stay.
 type Set struct {
+	key     string
 	name    string
 	leaving *Leaving // nil: what is in it stays
 
 	mu     sync.Mutex
 	open   map[Tunnel]struct{}
 	closed bool
+	due    time.Time // when it will be closed; zero: it is in use
 }
 
 // NewSet returns an empty set; name says what it belongs to.
@@ -59,14 +63,19 @@ func (s *Set) add(t Tunnel) bool {
 		return true
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || !s.due.IsZero() && !time.Now().Before(s.due) {
+		s.mu.Unlock()
 		return false
 	}
 	if s.open == nil {
 		s.open = map[Tunnel]struct{}{}
 	}
 	s.open[t] = struct{}{}
+	late := !s.due.IsZero() // its exchange began before the set was given up
+	s.mu.Unlock()
+	if late {
+		s.leaving.list(s)
+	}
 	return true
 }
 
@@ -96,24 +105,49 @@ func (s *Set) Close() int {
 	return len(open)
 }
 
-// Retire is called when no generation has what the set belongs to any more.
+// Retire is called when no generation has what the set belongs to any more. One that
+// had no tunnels is not listed: reloads that are refused, and rehearsals, make many.
 func (s *Set) Retire() {
-	if s.leaving != nil {
-		s.leaving.add(s, time.Now())
+	if s.leaving == nil {
+		return
+	}
+	due := time.Now().Add(s.leaving.time())
+	s.mu.Lock()
+	if s.due.IsZero() { // else it was only found again by a generation that never served
+		s.due = due
+	}
+	n := len(s.open)
+	s.mu.Unlock()
+	if n > 0 {
+		s.leaving.list(s)
 	}
 }
 
-// Leaving is the sets whose time runs. The zero value is ready; tunnels then have
-// no time at all.
+// Stay ends the leave of a set: a generation that has it is published.
+func (s *Set) Stay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due, s.closed = time.Time{}, false
+}
+
+// left is what List says of s; over is whether its time is.
+func (s *Set) left(now time.Time) (l Left, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l = Left{s.name, len(s.open), s.due}
+	if s.due.IsZero() {
+		l.Open = 0
+		return l, false
+	}
+	return l, !now.Before(s.due)
+}
+
+// Leaving is the sets with tunnels whose time runs. The zero value is ready; tunnels
+// then have no time at all.
 type Leaving struct {
 	mu    sync.Mutex
 	delay time.Duration
-	sets  []leaving
-}
-
-type leaving struct {
-	set *Set
-	due time.Time
+	sets  []*Set
 }
 
 // SetDelay sets how long tunnels live whose route goes from now on.
@@ -123,22 +157,44 @@ func (l *Leaving) SetDelay(d time.Duration) {
 	l.delay = d
 }
 
-func (l *Leaving) add(s *Set, now time.Time) {
+func (l *Leaving) time() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sets = append(l.sets, leaving{s, now.Add(l.delay)})
+	return l.delay
+}
+
+func (l *Leaving) list(s *Set) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.sets, s) {
+		l.sets = append(l.sets, s)
+	}
+}
+
+// Set returns the set of a key that is about to be closed, else a new one: what it
+// belongs to may have come back, as by a rollback, with its tunnels still open. Its
+// time runs on until Stay.
+func (l *Leaving) Set(key, name string) *Set {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sets {
+		if s.key == key {
+			return s
+		}
+	}
+	return &Set{key: key, name: name, leaving: l}
 }
 
 // Expire closes the tunnels whose time is over.
 func (l *Leaving) Expire(now time.Time) {
 	var due []*Set
 	l.mu.Lock()
-	l.sets = slices.DeleteFunc(l.sets, func(x leaving) bool {
-		over := !now.Before(x.due)
+	l.sets = slices.DeleteFunc(l.sets, func(s *Set) bool {
+		left, over := s.left(now)
 		if over {
-			due = append(due, x.set)
+			due = append(due, s)
 		}
-		return over
+		return over || left.Open == 0
 	})
 	l.mu.Unlock()
 	for _, s := range due {
@@ -158,9 +214,9 @@ func (l *Leaving) List() (out []Left) {
 	l.mu.Lock()
 	sets := slices.Clone(l.sets)
 	l.mu.Unlock()
-	for _, x := range sets {
-		if n := x.set.Len(); n > 0 {
-			out = append(out, Left{x.set.name, n, x.due})
+	for _, s := range sets {
+		if left, _ := s.left(time.Time{}); left.Open > 0 {
+			out = append(out, left)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Left) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Name, b.Name)) })
