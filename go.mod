@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/DeRuina/timberjack v1.4.10
 	github.com/coreos/go-systemd/v22 v22.7.0
+	github.com/dlclark/regexp2/v2 v2.8.0
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/gorilla/websocket v1.5.3
 	github.com/owenrumney/go-sarif/v3 v3.3.1

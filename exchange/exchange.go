@@ -53,6 +53,10 @@ type Request struct {
 	// a rewrite changes them.
 	Path, Query string
 
+	// Rewritten is the target in origin form as rewrite rules have made it, encoded
+	// (R-RW-7); "" if none has changed it.
+	Rewritten string
+
 	Fields Fields // header fields as received, without Host
 	Length int64  // declared body length, 0 for none, -1 if unknown until its end
 
@@ -252,6 +256,9 @@ type Exchange struct {
 	// Their names must be announced in Resp.Fields before Start.
 	Trailers Fields
 
+	// Env holds the variables that rewrite rules have set, each once.
+	Env []Field
+
 	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
 	EchoID bool
 
@@ -286,6 +293,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Req, x.Resp = Request{Fields: req}, Response{Fields: resp, Length: -1}
 	x.Route, x.Resource = Route{}, Resource{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
+	x.Env = x.Env[:0]
 	x.EchoID, x.HideReason = false, false
 	x.explanation, x.detached = nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}

@@ -276,10 +276,10 @@ func TestResetForgetsEverything(t *testing.T) {
 	x.Reset(nil)
 	fresh.Reset(nil)
 	for _, y := range []*Exchange{&x, &fresh} {
-		if n := y.Req.Fields.Len() + y.Resp.Fields.Len() + y.Trailers.Len() + len(y.filters); n != 0 {
+		if n := y.Req.Fields.Len() + y.Resp.Fields.Len() + y.Trailers.Len() + len(y.Env) + len(y.filters); n != 0 {
 			t.Errorf("%d fields or filters are left", n)
 		}
-		y.Req.Fields, y.Resp.Fields, y.Trailers, y.filters = Fields{}, Fields{}, Fields{}, nil
+		y.Req.Fields, y.Resp.Fields, y.Trailers, y.Env, y.filters = Fields{}, Fields{}, Fields{}, nil, nil
 		y.clientText, y.textOf = "", netip.Addr{}
 		if y.end.x != y {
 			t.Error("writes go to another exchange")

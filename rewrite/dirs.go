@@ -1,6 +1,7 @@
 // Package rewrite knows what rewrite rules and .htaccess files say about a path.
-// Today that is the access part of .htaccess only: who may not come in. It
-// serves no file, sends no answer and runs no rewrite rule yet.
+// Compile makes a Program of rules, and Program.Run says what becomes of a request;
+// Dirs reads who may not come in from .htaccess files, whose rules do not run yet.
+// It serves no file and sends no answer.
 package rewrite
 
 import (
