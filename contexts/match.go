@@ -56,11 +56,6 @@ func (c *Context) serves(method string) bool {
 	return c.Methods == nil || slices.Contains(c.Methods, method)
 }
 
-// lacksSlash reports whether path is uri but for the slash at its end.
-func lacksSlash(uri, path string) bool {
-	return len(uri) == len(path)+1 && uri[len(path)] == '/' && uri[:len(path)] == path
-}
-
 // underPrefix is the prefix match at a segment boundary (R-CTX-2): "/api"
 // covers "/api" and "/api/x", "/api/" only what is below it, "/" everything.
 func underPrefix(uri, path string) bool {
@@ -134,10 +129,8 @@ func (f *finder) each(path string, do func(*Context) (done bool)) bool {
 		}
 	}
 	for i := range f.prefixes {
-		for _, c := range f.prefixes[i].covering(path) {
-			if do(c) {
-				return true
-			}
+		if slices.ContainsFunc(f.prefixes[i].covering(path), do) {
+			return true
 		}
 	}
 	return false

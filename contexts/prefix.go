@@ -41,7 +41,7 @@ func newPrefixes(list []*Context) prefixes {
 }
 
 // covering returns the contexts of the one uri of the group in which path lies:
-// by underPrefix, or by lacksSlash if its last byte is missing.
+// by underPrefix, or because only its last slash is missing in the path.
 func (g *prefixGroup) covering(path string) []*Context {
 	n := g.n
 	switch {

@@ -317,7 +317,7 @@ func (c *h2call) headError(err error) error {
 			return failed
 		}
 	}
-	cause, tooLarge, _ := ofStream(err)
+	tooLarge, _, cause := ofStream(err)
 	if tooLarge {
 		return exchange.Fail(502, "response_head_too_large", "%s: %v", c.addr(), cause)
 	}
@@ -361,7 +361,7 @@ func (c *h2call) replayable(err error) bool {
 	if !ok || c.req.NoReplay || !c.conn.served.Load() || c.interim > 0 || c.body != nil || !idempotent(c.req.Method) {
 		return false
 	}
-	_, _, stream := ofStream(e.err)
+	_, stream, _ := ofStream(e.err)
 	return !stream
 }
 
@@ -450,7 +450,7 @@ func (c *h2call) Read(p []byte) (int, error) {
 		c.resp.Trailer = http.Header{"Grpc-Status": {grpcCancelled}}
 		err = io.EOF // the stream itself is over; c.read stays false
 	default:
-		err, _, _ = ofStream(err)
+		_, _, err = ofStream(err)
 	}
 	return n, err
 }

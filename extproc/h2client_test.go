@@ -71,11 +71,9 @@ func TestH2StreamsShareConnections(t *testing.T) {
 		var mu sync.Mutex
 		held, all := 0, make(chan struct{})
 		u := newH2peers(t, func(p *h2peer) {
-			var mine []uint32
 			var once sync.WaitGroup
 			defer once.Wait()
 			for h := p.request(); h != nil; h = p.request() {
-				mine = append(mine, h.StreamID)
 				mu.Lock()
 				held++
 				if held == calls {

@@ -162,17 +162,17 @@ func cancelled(err error) bool {
 
 // ofStream tells what went wrong with a stream: that its head was too large, or
 // that the peer has reset it. ok is false for an error of the whole connection.
-func ofStream(err error) (cause error, tooLarge, ok bool) {
+func ofStream(err error) (tooLarge, ok bool, cause error) {
 	e, ok := errors.AsType[http2.StreamError](err)
 	switch {
 	case !ok:
-		return err, false, false
+		return false, false, err
 	case e.Cause == nil:
-		return err, false, true
+		return false, true, err
 	case e.Cause.Error() == h2LargeHead:
-		return e.Cause, true, true
+		return true, true, e.Cause
 	case e.Cause.Error() == h2FromPeer:
-		return fmt.Errorf("%w: %v", ErrReset, e.Code), false, true
+		return false, true, fmt.Errorf("%w: %v", ErrReset, e.Code)
 	}
-	return e.Cause, false, true
+	return false, true, e.Cause
 }

@@ -140,7 +140,7 @@ func (p *H2Client) probe(ctx context.Context, pr Probe) (status int, step string
 		Header: http.Header{"User-Agent": {"httpjet-health"}, "Accept": {"*/*"}}} // no cookie, no credentials
 	resp, err := c.roundTrip(r.WithContext(ctx))
 	if err != nil {
-		cause, _, _ := ofStream(err)
+		_, _, cause := ofStream(err)
 		return 0, "reply", cause
 	}
 	return resp.StatusCode, "reply", nil

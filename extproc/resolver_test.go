@@ -136,7 +136,7 @@ func TestLookupsAtOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		waits := map[string]chan any{}
-		for _, host := range strings.Split("a b c d e f g h", " ") {
+		for host := range strings.SplitSeq("a b c d e f g h", " ") {
 			waits[host] = make(chan any)
 			ask(host, waits[host])
 		}
@@ -154,7 +154,7 @@ func TestLookupsAtOnce(t *testing.T) {
 			t.Errorf("asked %s, %d at once of 6", got, ns.running)
 		}
 		ns.Configure(ResolverOptions{Concurrency: 1})
-		for _, host := range strings.Split("a b d e f", " ") {
+		for host := range strings.SplitSeq("a b d e f", " ") {
 			waits[host] <- "192.0.2.1"
 			synctest.Wait()
 		}
@@ -346,7 +346,7 @@ func TestWaitForANameIsBound(t *testing.T) {
 func TestCloseJoinsLookups(t *testing.T) {
 	bubble(t, func(t *testing.T, ns *names) {
 		var waiters sync.WaitGroup
-		for _, host := range strings.Split("a b c d e f", " ") {
+		for host := range strings.SplitSeq("a b c d e f", " ") {
 			ns.answer(host, make(chan any))
 			waiters.Go(func() { ns.want(host, "error") })
 		}
@@ -403,12 +403,12 @@ func TestDialOrder(t *testing.T) {
 	f("::ffff:192.0.2.1", 0, "192.0.2.1")
 	f("0.0.0.0 :: 224.0.0.1 ff02::1 255.255.255.255", 0, "")
 	f("127.0.0.1 0.0.0.0", 0, "127.0.0.1")
-	many := ""
+	var many strings.Builder
 	for i := range 300 {
-		many += fmt.Sprintf("2001:db8::%x ", i+1)
+		many.WriteString(fmt.Sprintf("2001:db8::%x ", i+1))
 	}
 	var in []netip.Addr
-	for s := range strings.FieldsSeq(many + "192.0.2.1") {
+	for s := range strings.FieldsSeq(many.String() + "192.0.2.1") {
 		in = append(in, netip.MustParseAddr(s))
 	}
 	if got := usable(in); len(got) != maxAddresses || !slices.Contains(got, netip.MustParseAddr("192.0.2.1")) {

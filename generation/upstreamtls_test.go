@@ -15,12 +15,13 @@ import (
 // are two clients (R-UP-1, R-POOL-1).
 func TestClientsByScheme(t *testing.T) {
 	r := newGroupTree(t)
-	one := "<virtualHostConfig><docRoot>html</docRoot>"
+	var one strings.Builder
+	one.WriteString("<virtualHostConfig><docRoot>html</docRoot>")
 	for _, scheme := range []string{"http", "https", "h2", "h2s"} {
-		one += fmt.Sprintf("<extProcessor><type>proxy</type><name>%s</name><address>%s://127.0.0.1:9000</address></extProcessor>"+
-			"<context><type>proxy</type><uri>/%s/</uri><handler>%s</handler></context>", scheme, scheme, scheme, scheme)
+		one.WriteString(fmt.Sprintf("<extProcessor><type>proxy</type><name>%s</name><address>%s://127.0.0.1:9000</address></extProcessor>"+
+			"<context><type>proxy</type><uri>/%s/</uri><handler>%s</handler></context>", scheme, scheme, scheme, scheme))
 	}
-	r.write("conf/one.xml", one+"</virtualHostConfig>")
+	r.write("conf/one.xml", one.String()+"</virtualHostConfig>")
 	g, fs := r.build()
 	defer g.Retire()
 	if fs.Failed() || r.kept.Proxies.Len() != 4 {

@@ -177,19 +177,20 @@ func (s *session) state() string {
 func (s *session) counts() string {
 	var out []string
 	for i, p := range s.g.Snapshot() {
-		line := fmt.Sprintf("peer %d: picks %d", i, p.Picks)
+		var line strings.Builder
+		line.WriteString(fmt.Sprintf("peer %d: picks %d", i, p.Picks))
 		if p.Repeats > 0 {
-			line += fmt.Sprintf(", repeats %d", p.Repeats)
+			line.WriteString(fmt.Sprintf(", repeats %d", p.Repeats))
 		}
 		if p.RateLimited > 0 {
-			line += fmt.Sprintf(", rate limited %d", p.RateLimited)
+			line.WriteString(fmt.Sprintf(", rate limited %d", p.RateLimited))
 		}
 		for r, n := range p.Results {
 			if n > 0 {
-				line += fmt.Sprintf(", %v %d", Result(r), n)
+				line.WriteString(fmt.Sprintf(", %v %d", Result(r), n))
 			}
 		}
-		out = append(out, line)
+		out = append(out, line.String())
 	}
 	moves, none := s.g.Totals()
 	return strings.Join(append(out, fmt.Sprintf("failovers %d, none %d", moves, none)), "\n")

@@ -138,8 +138,10 @@ func parseRequestLine(head string, lim Limits, req *exchange.Request) (target, r
 
 // cutSpace splits s at its first space.
 func cutSpace(s string) (before, after string, ok bool) {
-	if i := strings.IndexByte(s, ' '); i >= 0 {
-		return s[:i], s[i+1:], true
+	for i := range len(s) { // short: the first word of a line
+		if s[i] == ' ' {
+			return s[:i], s[i+1:], true
+		}
 	}
 	return s, "", false
 }

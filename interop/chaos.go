@@ -68,13 +68,13 @@ func chaos(r *run) error {
 	}
 	c := &trouble{r: r, seed: uint64(time.Now().UnixNano())}
 	c.rand = rand.New(rand.NewPCG(c.seed, 0))
-	addresses := ""
+	var addresses strings.Builder
 	for i := range 3 {
 		addr, err := freePort()
 		if err != nil {
 			return err
 		}
-		addresses += "<address>" + addr + "</address>"
+		addresses.WriteString("<address>" + addr + "</address>")
 		p := &chaosProcess{self: self, addr: addr, record: filepath.Join(r.dir, "chaos-"+strconv.Itoa(i))}
 		c.peers = append(c.peers, p)
 		if err := p.start(r); err != nil {
@@ -82,7 +82,7 @@ func chaos(r *run) error {
 		}
 		defer p.kill()
 	}
-	if c.jet, err = r.serve(tree{name: "chaos", vhost: strings.Replace(chaosVHost, "{{addresses}}", addresses, 1)}); err != nil {
+	if c.jet, err = r.serve(tree{name: "chaos", vhost: strings.Replace(chaosVHost, "{{addresses}}", addresses.String(), 1)}); err != nil {
 		return err
 	}
 	defer r.down(c.jet)
