@@ -8,8 +8,8 @@ import (
 	"httpjet/exchange"
 )
 
-// What is said of the steps that are not built yet. Rules and cache settings are
-// findings of the check.
+// What is said of the steps that are not built yet. Cache settings are findings of
+// the check.
 const notBuilt = "not built yet"
 
 // explainHost notes how the virtual host and the client were found.
@@ -45,20 +45,38 @@ func listText(what string, restricts bool) string {
 	return what + " restricts nobody"
 }
 
-// explainChoice notes which context won the path, and why no other row of the
-// dispatch order did.
-func (v *VHost) explainChoice(x *exchange.Exchange, r *route) {
+// explainPath notes what is known before any rule or context is asked.
+func (v *VHost) explainPath(x *exchange.Exchange, socket *SocketMap) {
 	x.Note("path", "%s", x.Req.Path)
 	if x.Req.Query != "" {
 		x.Detail("query %s", x.Req.Query)
 	}
-	v.explainSocket(x, r)
+	v.explainSocket(x, socket)
 	if v.Htaccess == nil {
 		x.Note(".htaccess", "not read: allowOverride is 0")
 	} else {
 		x.Note(".htaccess", "the files on the way to %s do not refuse it", x.Req.Path)
 	}
-	x.Note("rewrite", notBuilt)
+}
+
+// explainNoRules notes why no rewrite rule is asked.
+func (v *VHost) explainNoRules(x *exchange.Exchange, socket *SocketMap) {
+	if socket != nil {
+		x.Note("rewrite", "no rule is asked: the WebSocket map has the request")
+		return
+	}
+	x.Note("rewrite", "there are no rules")
+}
+
+// explainChoice notes which context won the path, and why no other row of the
+// dispatch order did.
+func (v *VHost) explainChoice(x *exchange.Exchange, r *route) {
+	if x.Req.Rewritten != "" {
+		x.Note("rewritten path", "%s", x.Req.Path)
+		if x.Req.Query != "" {
+			x.Detail("query %s", x.Req.Query)
+		}
+	}
 	if r.kind == exchange.WebSocket && r.context == nil {
 		x.Note("context", "not asked: the WebSocket map has the request")
 		return
@@ -76,10 +94,10 @@ func (v *VHost) explainChoice(x *exchange.Exchange, r *route) {
 	})
 }
 
-func (v *VHost) explainSocket(x *exchange.Exchange, r *route) {
+func (v *VHost) explainSocket(x *exchange.Exchange, socket *SocketMap) {
 	switch upgrade := v.IsUpgrade != nil && v.IsUpgrade(x); {
-	case r.kind == exchange.WebSocket && r.context == nil:
-		x.Note("websocket map", "%s is the longest that covers the path", r.label)
+	case socket != nil:
+		x.Note("websocket map", "%s is the longest that covers the path", socket.URI)
 	case len(v.Maps) == 0:
 		x.Note("websocket map", "there is none")
 	case !upgrade:
@@ -135,6 +153,9 @@ func (v *VHost) explainRoute(x *exchange.Exchange, r *route, t *Table) {
 		if x.Resource.PathInfo != "" {
 			x.Detail("path info %s", x.Resource.PathInfo)
 		}
+	}
+	if r.target != "" {
+		x.Note("proxied by rule", "%s goes upstream", r.target)
 	}
 	x.Note("cache", notBuilt)
 	x.Note("handler", "%s", r.kind)

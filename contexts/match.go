@@ -30,10 +30,11 @@ type Context struct {
 	Methods []string       // that it serves: for others it is no candidate (R-CTX-4); nil: all
 	Kind    Kind
 	Handler exchange.Handler
-	Serves  exchange.Kind    // of Handler
-	Root    *docroot.Root    // files of a Static context with its own location, or of CGI
-	Files   exchange.Handler // serves them; nil: the virtual host's Static
-	Dirs    *rewrite.Dirs    // .htaccess files about the files of Root; nil: not read
+	Serves  exchange.Kind      // of Handler
+	Root    *docroot.Root      // files of a Static context with its own location, or of CGI
+	Files   exchange.Handler   // serves them; nil: the virtual host's Static
+	Rules   []*rewrite.Program // own ones, then those of contexts around it; nil: none run
+	Dirs    *rewrite.Dirs      // .htaccess files about the files of Root; nil: not read
 
 	Access   *access.List // nil: no restriction
 	NoBrowse bool         // allowBrowse 0: 403

@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"slices"
 	"strings"
 
 	"httpjet/access"
@@ -22,8 +23,13 @@ type VHost struct {
 	Scripts  map[string]*Script // by suffix in lower case; an unusable one answers 503
 	Maps     []SocketMap
 
+	Rules     *rewrite.Program // nil: none
+	RulesHost *rewrite.Host    // what rules may ask; never nil where there are rules
+	Targets   map[*rewrite.Target]*Target
+
 	contexts search
 	isScript func(suffix string) bool // IsScript, bound once
+	rules    bool                     // some context has rules
 
 	// IsUpgrade reports whether a request asks for a WebSocket.
 	IsUpgrade func(x *exchange.Exchange) bool
@@ -40,6 +46,7 @@ type Script struct {
 // that serves.
 func (v *VHost) SetContexts(list []*Context) {
 	v.contexts, v.isScript = newSearch(list), v.IsScript
+	v.rules = slices.ContainsFunc(list, func(c *Context) bool { return c.Rules != nil })
 }
 
 // IsScript reports whether files with suffix (lower case, no dot) are scripts.
@@ -52,6 +59,7 @@ type route struct {
 	context *Context // the winning context; nil for none
 	label   string
 	files   *docroot.Root // where the path names a file; nil if the route needs none
+	target  string        // what [P] sends upstream; "" for others
 }
 
 // open answers for a virtual host that is suspended or closed (R-LSN-6, R-SAFE-1).
@@ -76,7 +84,15 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	if err := v.hidden(x); err != nil {
 		return err
 	}
-	r, err := v.choose(x, socket)
+	if x.Explaining() {
+		v.explainPath(x, socket)
+	}
+	asked := x.Req.Path
+	proxied, err := v.rewrite(x, socket)
+	if err != nil {
+		return err
+	}
+	r, err := v.choose(x, socket, proxied)
 	if err != nil {
 		return err
 	}
@@ -84,8 +100,13 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	if x.Explaining() {
 		v.explainChoice(x, &r)
 	}
-	if err := v.guardAll(x); err != nil {
+	if err := v.guardAll(x, asked); err != nil {
 		return err
+	}
+	if x.Req.Path != asked {
+		if err := v.guardAll(x, x.Req.Path); err != nil {
+			return err
+		}
 	}
 	if err := limitBody(x, r.context, t.MaxBody); err != nil {
 		return err
@@ -96,6 +117,9 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 		}
 	}
 	x.Route.Label, x.Route.Kind = r.label, r.kind
+	if r.target != "" {
+		x.Req.Rewritten = r.target
+	}
 	if x.Explaining() {
 		v.explainRoute(x, &r, t)
 	}
@@ -131,7 +155,7 @@ func (v *VHost) hidden(x *exchange.Exchange) error {
 }
 
 // choose picks the route without side effects (dispatch rows 13, 16 to 20).
-func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap) (route, error) {
+func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap, proxied *proxied) (route, error) {
 	if socket != nil {
 		x.Route.Scope, x.Route.Group = socket.Scope, "websocket:"+socket.URI
 		return route{kind: exchange.WebSocket, handler: socket.Handler, label: socket.URI}, nil
@@ -139,6 +163,11 @@ func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap) (route, error) {
 	c, addSlash := v.contexts.find(x.Req.Path, x.Req.Method)
 	if addSlash {
 		return route{}, slashRedirect(x)
+	}
+	if proxied != nil && (c == nil || c.Kind == Static || c.Kind == Proxy && c.Handler == nil) {
+		t := proxied.to // behind contexts that are no files (D-1, R-P-2)
+		x.Route.Scope, x.Route.Group = t.Scope, t.Group
+		return route{kind: t.Serves, handler: t.Handler, context: c, label: labelProxied, target: proxied.target}, nil
 	}
 	if c == nil {
 		return route{kind: exchange.Files, handler: v.Static, label: "static", files: v.Root}, nil
@@ -167,7 +196,7 @@ func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap) (route, error) {
 // location is the raw path, so that it stays on this origin: leading slashes
 // are folded, a backslash is encoded.
 func slashRedirect(x *exchange.Exchange) error {
-	path, query, found := strings.Cut(x.Req.Target, "?")
+	path, query, found := strings.Cut(x.Req.Sent(), "?")
 	path = "/" + strings.TrimLeft(path, "/")
 	location := strings.ReplaceAll(path, `\`, "%5C") + "/"
 	if found {
@@ -176,16 +205,16 @@ func slashRedirect(x *exchange.Exchange) error {
 	return exchange.Redirect(301, location)
 }
 
-// guardAll guards the path as it is and as an application may read it that takes
+// guardAll guards a path as it is and as an application may read it that takes
 // a backslash for a slash or drops the parameters of segments: neither
 // "/shut;a=1/x" nor "/;a/shut/x" must reach what "/shut/" guards.
-func (v *VHost) guardAll(x *exchange.Exchange) error {
-	err := v.guard(x, x.Req.Path)
+func (v *VHost) guardAll(x *exchange.Exchange, path string) error {
+	err := v.guard(x, path)
 	if err != nil || v.contexts.guards.empty() ||
-		strings.IndexByte(x.Req.Path, ';') < 0 && strings.IndexByte(x.Req.Path, '\\') < 0 {
+		strings.IndexByte(path, ';') < 0 && strings.IndexByte(path, '\\') < 0 {
 		return err
 	}
-	return v.guard(x, loosePath(x.Req.Path))
+	return v.guard(x, loosePath(path))
 }
 
 // loosePath is path in the loosest reading. Dot segments need no care: a path

@@ -67,6 +67,15 @@ type Request struct {
 	TLS      *tls.ConnectionState
 }
 
+// Sent returns the target as it goes upstream: as rewrite rules have made it, else
+// as the client sent it.
+func (r *Request) Sent() string {
+	if r.Rewritten != "" {
+		return r.Rewritten
+	}
+	return r.Target
+}
+
 // Response is a response head under construction.
 type Response struct {
 	Status int

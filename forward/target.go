@@ -9,11 +9,11 @@ import (
 
 // Target returns the request target for the upstream (R-RW-7). If no rewrite has
 // changed x.Req.Path or x.Req.Query, it is the client's own bytes, so that %2F,
-// %2E, case and ';' survive; else the rewritten path, encoded once. It is 400 if
+// %2E, case and ';' survive; else what rules have made, or the path, encoded once. It is 400 if
 // what was matched and what the upstream makes of it could differ.
 func Target(x *exchange.Exchange) (string, error) {
-	target := x.Req.Target
-	if rewritten(&x.Req) {
+	target := x.Req.Sent()
+	if x.Req.Rewritten == "" && rewritten(&x.Req) {
 		target = encode(x.Req.Path, x.Req.Query)
 	}
 	if why := unsafeTarget(target); why != "" {

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 
 func (b *builder) buildContexts(h *host) {
 	var list []*contexts.Context
+	built := map[*xmlconf.Context]*contexts.Context{}
 	seen := map[[2]string][]*xmlconf.Context{} // by match and expression
 	for _, c := range h.Conf.Contexts {
 		if !c.Enabled {
@@ -37,8 +37,10 @@ func (b *builder) buildContexts(h *host) {
 		seen[key] = append(seen[key], c)
 		if out := b.buildContext(h, c); out != nil {
 			list = append(list, out)
+			built[c] = out
 		}
 	}
+	b.buildContextRules(h, built)
 	h.out.SetContexts(list)
 	b.reportSticky(h)
 }
@@ -59,7 +61,6 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 		out.Access = nil
 	}
 	b.closeContext(c, out)
-	b.reportRules("context "+strconv.Quote(c.URI), c.Rewrite)
 	if !b.buildKind(h, c, out) {
 		return nil
 	}
@@ -378,7 +379,7 @@ func (b *builder) buildRedirect(c *xmlconf.Context, out *contexts.Context) {
 // uri as the client wrote it (it was encoded or had dot segments) contributes
 // its clean form, encoded.
 func destination(location, uri string, x *exchange.Exchange) string {
-	raw, _, _ := strings.Cut(x.Req.Target, "?")
+	raw, _, _ := strings.Cut(x.Req.Sent(), "?")
 	rest, ok := strings.CutPrefix(raw, uri)
 	if !ok || strings.Contains(rest, "..") {
 		rest = docroot.Encode(strings.TrimPrefix(x.Req.Path, uri))

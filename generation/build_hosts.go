@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"httpjet/contexts"
@@ -22,6 +21,8 @@ type host struct {
 	*xmlconf.Host
 	out   *contexts.VHost
 	procs *processors
+	maps  map[string]*rewrite.Map // of its rules
+	adHoc map[string]*processor   // hosts that rules with [P] name, by address
 }
 
 // buildVHost resolves one virtual host. What cannot be honoured closes it.
@@ -38,14 +39,14 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 		b.fs.Warn("W-DOCROOT-MISSING", h.Conf.At("docRoot"), "create the directory", "docRoot %s is not a directory yet: files answer 404", h.Conf.DocRoot)
 	}
 	b.closeVHost(h, v)
-	b.reportRules("virtual host "+strconv.Quote(h.Name), &h.Conf.Rewrite)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
 	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot)
 	v.Static = b.buildStatic("")
 	if v.Root = b.newRoot(b.rootOptions(h), h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
 		v.Closed = "its docRoot cannot be used"
 	}
-	ho := &host{h, v, b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server)}
+	ho := &host{Host: h, out: v, procs: b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server), adHoc: map[string]*processor{}}
+	b.buildRules(ho)
 	b.buildScripts(ho)
 	b.buildContexts(ho)
 	b.buildSockets(ho)
@@ -196,22 +197,6 @@ func (b *builder) buildRedirectToHTTPS(l *xmlconf.Listener, key string, hosts *d
 		if !hosts.HasNames() && len(hosts.All()) > 0 {
 			b.fs.Warn("W-NOMAP", l.At("httpsRedirect"), "map each domain by its name", "listener %q maps * only: httpsRedirect answers every request with 404", l.Name)
 		}
-	}
-}
-
-// reportRules tells, where rewrite rules would refuse requests, that nothing
-// does: no rule is honoured yet.
-func (b *builder) reportRules(who string, r *xmlconf.Rewrite) {
-	if r == nil || !r.Enable {
-		return
-	}
-	if n := rewrite.Refusing(r.Rules); n >= 0 {
-		at := r.TextAt("rules")
-		if n > 0 {
-			at.Line, at.Column = at.Line+n, 1
-		}
-		b.fs.Error("E-NOT-YET", at, "guard the paths with accessControl or allowBrowse 0 of a context",
-			"%s: rewrite rules are not honoured yet; what this one refuses is served", who)
 	}
 }
 

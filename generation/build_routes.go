@@ -23,6 +23,9 @@ func (b *builder) buildRoutes() {
 		if h.Conf == nil {
 			continue
 		}
+		if v := b.hosts[h.Name]; v != nil && len(v.Targets) > 0 {
+			b.route(routeKey{h.Name, "[P]"})
+		}
 		for _, c := range h.Conf.Contexts {
 			if c.Enabled {
 				b.route(routeKey{h.Name, c.URI})

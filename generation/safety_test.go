@@ -226,14 +226,15 @@ func TestUnknownListener(t *testing.T) {
 	}
 }
 
-// A rule that would refuse requests is an error as long as no rule is honoured.
+// R-SAFE-1: a rule that would refuse requests and cannot be compiled is an error that
+// closes; one that is not asked is none.
 func TestRefusingRules(t *testing.T) {
 	f := func(vhost string, line int) {
 		t.Helper()
 		_, fs := safetyParts{vhost: vhost}.build(t)
 		got := 0
 		for _, f := range fs.All() {
-			if f.Code == "E-NOT-YET" {
+			if f.Code == "E-CLOSED" {
 				got = f.Line
 			}
 		}
@@ -241,9 +242,9 @@ func TestRefusingRules(t *testing.T) {
 			t.Errorf("%s: line %d, want %d", vhost, got, line)
 		}
 	}
-	f("<rewrite><enable>1</enable><rules>\nRewriteRule ^/x /y\nRewriteRule ^/a - [F]</rules></rewrite>", 3)
-	f("<rewrite><enable>0</enable><rules>RewriteRule ^/a - [F]</rules></rewrite>", 0)
-	f("<context><uri>/a/</uri><rewrite><enable>1</enable><rules>RewriteRule ^ - [G]</rules></rewrite></context>", 1)
+	f("<rewrite><enable>1</enable><rules>\nRewriteRule ^/x /y\nRewriteRule ^/a - [F,Q]</rules></rewrite>", 3)
+	f("<rewrite><enable>0</enable><rules>RewriteRule ^/a - [F,Q]</rules></rewrite>", 0)
+	f("<context><uri>/a/</uri><rewrite><enable>1</enable><rules>RewriteRule ( - [G]</rules></rewrite></context>", 1)
 }
 
 // A format that spells combined or common out is that one.

@@ -199,19 +199,6 @@ func refuses(text string) bool {
 	return false
 }
 
-// Refusing returns the number, from 0, of the first line of a block of rewrite
-// rules that would refuse requests if rules were honoured; -1 if none would.
-func Refusing(rules string) int {
-	n := 0
-	for row := range strings.Lines(rules) {
-		if w := words(strings.TrimSpace(row)); len(w) > 0 && strings.EqualFold(w[0], "RewriteRule") && refuses(row) {
-			return n
-		}
-		n++
-	}
-	return -1
-}
-
 func (p *parser) notice(name string, restricts bool) {
 	key := strings.ToLower(name)
 	if restricts {

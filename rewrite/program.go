@@ -120,6 +120,7 @@ type Outcome struct {
 	Location string
 	Proxy    *Target
 	End      bool     // no more rewriting of this request
+	Last     bool     // [L] has ended the rules: those that follow in the same set do not run
 	Cookies  []string // values of Set-Cookie
 	Err      error    // *exchange.Error
 

@@ -83,7 +83,7 @@ func (r *run) rules() Outcome {
 			return out
 		case u.end:
 			out = r.end()
-			out.End = true
+			out.End, out.Last = true, true
 			return out
 		case u.skip > 0:
 			i += u.skip
@@ -93,7 +93,9 @@ func (r *run) rules() Outcome {
 			}
 			i = -1
 		case u.last:
-			return r.end()
+			out = r.end()
+			out.Last = true
+			return out
 		}
 	}
 	return r.end()
@@ -324,11 +326,7 @@ func join(path, query string) string {
 // received is the path of the request, encoded as it came or as rules before these
 // have made it.
 func (r *run) received() string {
-	target := r.x.Req.Target
-	if r.x.Req.Rewritten != "" {
-		target = r.x.Req.Rewritten
-	}
-	path, _, _ := strings.Cut(target, "?")
+	path, _, _ := strings.Cut(r.x.Req.Sent(), "?")
 	return path
 }
 

@@ -60,6 +60,11 @@ func (h *Handler) variables(v *exchange.Fields, x *exchange.Exchange, t target) 
 		addTLS(v, x.Req.TLS)
 	}
 	addHeader(v, &x.Req)
+	for _, f := range x.Env { // R-RW-6
+		if !Protected(f.Name) {
+			v.Add(f.Name, f.Value)
+		}
+	}
 	for _, f := range h.env {
 		v.Add(f.Name, f.Value)
 	}

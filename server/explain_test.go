@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlclark/regexp2/v2"
+
 	"httpjet/budget"
 	"httpjet/check"
 	"httpjet/exchange"
@@ -123,6 +125,31 @@ func explainTree(t *testing.T) string {
 	host("realm", "", "<realmList><realm><type>file</type><name>r</name></realm></realmList>"+context("static", "/private/", "<realm>r</realm>"))
 	host("suspended", "<enabled>0</enabled>", " ")
 	host("unloaded", "", "")
+	host("rules", "", proxy+`<rewrite><enable>1</enable><rules>
+		RewriteRule ^/old/(.*)$ /files/$1?moved=1 [QSA]
+		RewriteRule ^/secret - [F]
+		RewriteRule ^/gone - [G]
+		RewriteRule ^/teapot - [R=417]
+		RewriteRule ^/moved/(.*)$ https://new.test/$1 [R=301,L]
+		RewriteRule ^/here/(.*)$ /there/$1 [R,L]
+		RewriteRule ^/p/(.*)$ http://other/$1?added=1 [P,QSA]
+		RewriteRule ^/toapp/(.*)$ /app/$1%2Fy [L]
+		RewriteRule ^/app/viarule(.*)$ http://other/$1 [P]
+		RewriteRule ^/toshut/(.*)$ /shut/$1
+		RewriteRule ^/shut/away$ /a.txt
+		RewriteRule ^/todenied/(.*)$ /denied/$1
+		RewriteRule ^/tohidden$ /.git/x
+		RewriteRule ^/nope/(.*)$ http://nobody/$1 [P]
+		RewriteRule ^/script/(.*)$ /run.php/$1?x=$1
+		RewriteRule ^/loop(.*)$ /loop$1x [N]
+		RewriteRule ^/closed - [F,Q]
+		RewriteRule ^/(?!x)y(\d)\1$ /a.txt
+		</rules></rewrite><htAccess><allowOverride>31</allowOverride></htAccess>`+
+		context("proxy", "/app/", "<handler>app</handler>")+
+		context("static", "/shop/", "<rewrite><rules>RewriteRule ^([a-z]+)$ /files/a.txt?item=$1 [L]\nRewriteRule ^go/(.*)$ /ring/$1\nRewriteRule ^px/(.*)$ http://app/$1 [P]</rules></rewrite>")+
+		context("static", "/ring/", "<rewrite><rules>RewriteRule (.*) /shop/go/$1</rules></rewrite>")+
+		context("static", "/shut/", "<allowBrowse>0</allowBrowse>")+context("fcgi", "/run/", "<handler>php</handler>")+
+		"<scriptHandler><suffix>php</suffix><type>fcgi</type><handler>php</handler></scriptHandler>")
 	host("lost", "", proxy+context("proxy", "/app/", "<handler>nobody</handler>"))
 	put(t, root, "conf/httpd_config.xml", "<httpServerConfig>\n"+hosts.String()+
 		"<listener><name>Default</name><address>127.0.0.1:1</address>"+maps.String()+"</listener></httpServerConfig>")
@@ -143,16 +170,19 @@ func (a asking) of(list ...string) string { return list[a.IntN(len(list))] }
 
 // paths are those that matter to a host.
 var paths = map[string][]string{
-	"static":    {"/", "/a.txt", "/docs/", "/docs", "/docs/a.txt", "/shut/x", "/shut", "/empty/", "/dir", "/dir/", "/.git/x"},
-	"proxy":     {"/app/", "/app", "/app/a.txt", "/apple", "/files/a.txt", "/files", "/"},
-	"match":     {"/exact", "/exact/", "/u/7/x", "/u/7", "/u//x", "/r12/x", "/rx/", "/get/x", "/strip/x", "/strip"},
-	"fcgi":      {"/run/", "/run", "/run/x/y", "/run.php", "/run.php/info", "/dir/run.php/a%2Fb", "/x.lost", "/x.LOST", "/a.txt"},
-	"cgi":       {"/cgi-bin/run", "/cgi-bin/run/info", "/cgi-bin/none", "/cgi-bin/", "/rails/x", "/servlet/", "/ls/x"},
-	"redirect":  {"/old/a/b", "/old/", "/old", "/gone/x", "/gone"},
-	"sockets":   {"/ws", "/ws/", "/ws/deep/x", "/wsx", "/up/x", "/ws/deep"},
-	"guarded":   {"/in/x", "/deep/shut/x", "/deep/SHUT/x", "/a.txt"},
-	"htaccess":  {"/denied/a.txt", "/denied/", "/.htaccess", "/a.txt"},
-	"realm":     {"/private/x", "/a.txt"},
+	"static":   {"/", "/a.txt", "/docs/", "/docs", "/docs/a.txt", "/shut/x", "/shut", "/empty/", "/dir", "/dir/", "/.git/x"},
+	"proxy":    {"/app/", "/app", "/app/a.txt", "/apple", "/files/a.txt", "/files", "/"},
+	"match":    {"/exact", "/exact/", "/u/7/x", "/u/7", "/u//x", "/r12/x", "/rx/", "/get/x", "/strip/x", "/strip"},
+	"fcgi":     {"/run/", "/run", "/run/x/y", "/run.php", "/run.php/info", "/dir/run.php/a%2Fb", "/x.lost", "/x.LOST", "/a.txt"},
+	"cgi":      {"/cgi-bin/run", "/cgi-bin/run/info", "/cgi-bin/none", "/cgi-bin/", "/rails/x", "/servlet/", "/ls/x"},
+	"redirect": {"/old/a/b", "/old/", "/old", "/gone/x", "/gone"},
+	"sockets":  {"/ws", "/ws/", "/ws/deep/x", "/wsx", "/up/x", "/ws/deep"},
+	"guarded":  {"/in/x", "/deep/shut/x", "/deep/SHUT/x", "/a.txt"},
+	"htaccess": {"/denied/a.txt", "/denied/", "/.htaccess", "/a.txt"},
+	"realm":    {"/private/x", "/a.txt"},
+	"rules": {"/old/a.txt", "/old/none", "/secret", "/gone", "/teapot", "/moved/a", "/here/b", "/p/a%2Fb", "/p/x", "/toapp/a", "/app/viarule/x",
+		"/toshut/a", "/shut/away", "/todenied/a.txt", "/tohidden", "/nope/x", "/script/a", "/loop", "/closed", "/y11", "/y12", "/shop/abc", "/shop/ABC",
+		"/shop/go/x", "/shop/px/x", "/run/x"},
 	"suspended": {"/"}, "unloaded": {"/"}, "lost": {"/app/a.txt", "/app/x"}, "nobody": {"/"},
 }
 
@@ -222,6 +252,7 @@ func raw(t *testing.T, addr, method, target, host string, fields []exchange.Fiel
 
 // What explain says of a request is what the server does with it.
 func TestExplainSaysWhatTheServerDoes(t *testing.T) {
+	t.Cleanup(regexp2.StopTimeoutClock) // of the pattern with a back reference
 	root := explainTree(t)
 	r := run(t, root)
 	addr := strings.TrimPrefix(r.base, "http://")
@@ -234,7 +265,7 @@ func TestExplainSaysWhatTheServerDoes(t *testing.T) {
 	}
 	a := asking{rand.New(rand.NewPCG(1, 2))}
 	answers := map[string]int{}
-	for range 700 {
+	for range 1100 {
 		method := a.of("GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE", "TRACE", "get")
 		host, path := a.where()
 		target, fields := a.target(path), a.fields()
@@ -268,7 +299,7 @@ func TestExplainSaysWhatTheServerDoes(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"proxy 0", "fastcgi 0", "websocket 0", "static 200", "static 405", "proxy 426", "websocket 426",
+	for _, kind := range []string{"proxy 0", "fastcgi 0", "websocket 0", "static 200", "static 405", "proxy 426", "websocket 426", " 302", " 417", " 500", " 502",
 		" 301", " 400", " 403", " 404", " 405", " 410", " 503"} {
 		if answers[kind] == 0 {
 			t.Errorf("nothing was %q: %v", kind, answers)

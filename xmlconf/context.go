@@ -38,7 +38,7 @@ type Context struct {
 	ForceType        string       `conf:"forceType" as:"later" doc:"MIME type of everything below"`
 	DefaultType      string       `conf:"defaultType" as:"later" doc:"MIME type of files without a known suffix"`
 	AutoIndex        bool         `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
-	Rewrite          *Rewrite     `conf:"rewrite" as:"later" gate:"enable" doc:"rewriting below this context"`
+	Rewrite          *Rewrite     `conf:"rewrite" doc:"rewriting below this context, if it is one of files"`
 	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
 	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later,minor" doc:"page cache"`
 

@@ -19,7 +19,7 @@ type VHost struct {
 	Logging     Logging      `conf:"logging" doc:"logs of this host"`
 	Index       Index        `conf:"index" doc:"index files and listings"`
 	Security    HostSecurity `conf:"security" doc:"access lists and realms"`
-	Rewrite     Rewrite      `conf:"rewrite" as:"later" gate:"enable" doc:"rewriting"`
+	Rewrite     Rewrite      `conf:"rewrite" doc:"rewriting"`
 	VHSSL       *VHSSL       `conf:"vhssl" doc:"own certificate"`
 	Expires     Expires      `conf:"expires" as:"later,minor" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
 	Cache       Cache        `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
@@ -88,10 +88,10 @@ type Rewrite struct {
 	Inherit           bool          `conf:"inherit" default:"1" doc:"in contexts: the host's rules run after the own ones"`
 	Base              string        `conf:"base" doc:"RewriteBase"`
 	AutoLoadHtaccess  bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files"`
-	LogLevel          int           `conf:"logLevel" range:"0..9" default:"0" doc:"tracing of rules"`
+	LogLevel          int           `conf:"logLevel" range:"0..9" default:"0" as:"noeffect,minor" why:"debug" doc:"tracing of rules; explain tells each step"`
 	Maps              []*RewriteMap `conf:"map" doc:"lookup tables"`
-	Rules             string        `conf:"rules" unit:"text" changed:"a [P] target counts behind proxy contexts, a bad one is 502; more than 10 passes are 500" doc:"Apache syntax"`
-	AllowDynamicProxy bool          `conf:"allowDynamicProxy" default:"0" as:"honoured,strict" doc:"[P] may build its host from the request"`
+	Rules             string        `conf:"rules" unit:"text" changed:"a [P] target counts behind proxy contexts, a bad one is 502; more than 10 passes are 500; conditions see REQUEST_URI decoded; a rule that cannot be used leaves the others as they are" doc:"rewrite rules, in the syntax of Apache; those of .htaccess files do not run yet"`
+	AllowDynamicProxy bool          `conf:"allowDynamicProxy" default:"0" as:"later,strict" doc:"[P] may build its host from the request"`
 	AllowAdHocProxy   bool          `conf:"allowAdHocProxy" default:"0" as:"honoured,strict" doc:"[P] may name a host that is no processor"`
 }
 

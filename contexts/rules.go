@@ -1,0 +1,152 @@
+package contexts
+
+import (
+	"errors"
+
+	"httpjet/docroot"
+	"httpjet/exchange"
+	"httpjet/rewrite"
+)
+
+// maxPasses is how often the rules of contexts may lead to another context (R-RW-2).
+const maxPasses = 10
+
+// labelProxied is the label of what a rule with [P] sends upstream.
+const labelProxied = "[P]"
+
+// Target is where rules with [P] send, resolved.
+type Target struct {
+	Handler      exchange.Handler // never nil
+	Serves       exchange.Kind
+	Scope, Group string
+}
+
+// proxied is a decision of [P]: it counts when the contexts were asked (R-P-2).
+type proxied struct {
+	to     *Target
+	target string // path and query, encoded
+}
+
+// rewrite runs the rules of the virtual host, then those of contexts, and asks again
+// who may have the path that comes of it (dispatch rows 10 and 11). Upgrade requests
+// with a socket map are not rewritten (row 8b).
+func (v *VHost) rewrite(x *exchange.Exchange, socket *SocketMap) (*proxied, error) {
+	if v.Rules == nil && !v.rules || socket != nil {
+		if x.Explaining() {
+			v.explainNoRules(x, socket)
+		}
+		return nil, nil
+	}
+	before := x.Req.Path
+	p, end, err := v.runHost(x)
+	if err == nil && p == nil && !end && v.rules {
+		p, err = v.runContexts(x)
+	}
+	if err == nil && x.Req.Path != before {
+		err = v.hidden(x)
+	}
+	return p, err
+}
+
+// runHost runs the rules of the virtual host, once.
+func (v *VHost) runHost(x *exchange.Exchange) (p *proxied, end bool, err error) {
+	if v.Rules == nil {
+		return nil, false, nil
+	}
+	if x.Explaining() {
+		x.Note("rewrite", "rules of the virtual host")
+	}
+	out := v.Rules.Run(x, v.RulesHost)
+	p, err = v.take(x, &out)
+	return p, out.End, err
+}
+
+// runContexts runs the rules of the context in which the path lies, and if that leads
+// to another one, those of that. Rules of a context do not run twice in a row.
+func (v *VHost) runContexts(x *exchange.Exchange) (*proxied, error) {
+	var last *Context
+	for pass := 0; ; pass++ {
+		c, addSlash := v.contexts.find(x.Req.Path, x.Req.Method)
+		if c == nil || c == last || c.Rules == nil || addSlash {
+			if pass == 0 && v.Rules == nil && x.Explaining() {
+				x.Note("rewrite", "no rule is asked: there is none where the path lies")
+			}
+			return nil, nil
+		}
+		if pass == maxPasses {
+			return nil, exchange.Fail(500, "bad_rewrite", "rules have led from context to context over %d times", maxPasses)
+		}
+		last = c
+		if x.Explaining() {
+			x.Note("rewrite", "rules of context %s", c.URI)
+		}
+		for _, rules := range c.Rules {
+			out := rules.Run(x, v.RulesHost)
+			p, err := v.take(x, &out)
+			if p != nil || err != nil || out.End {
+				return p, err
+			}
+			if out.Last {
+				break
+			}
+		}
+	}
+}
+
+// take makes an outcome count: a new path for all that follows, an answer, or a
+// target for later.
+func (v *VHost) take(x *exchange.Exchange, out *rewrite.Outcome) (*proxied, error) {
+	switch out.Kind {
+	case rewrite.Rewritten:
+		if err := v.goOn(x, out.Target); err != nil {
+			return nil, err
+		}
+	case rewrite.Proxied:
+		to := v.Targets[out.Proxy]
+		if to == nil {
+			panic("BUG: contexts: a target of [P] that was not built")
+		}
+		setCookies(x, out.Cookies)
+		return &proxied{to, out.Target}, nil
+	}
+	err := out.AsError()
+	if e, ok := errors.AsType[*exchange.Error](err); ok {
+		for _, c := range out.Cookies {
+			e.Fields = append(e.Fields, exchange.Field{Name: "Set-Cookie", Value: c})
+		}
+		return nil, e
+	}
+	setCookies(x, out.Cookies)
+	return nil, nil
+}
+
+// goOn makes target the path and query of x. It is cleaned as a client's is, so that
+// what is matched from here on and what is sent do not differ (R-RW-7).
+func (v *VHost) goOn(x *exchange.Exchange, target string) error {
+	path, query, err := docroot.CleanPath(target)
+	if err != nil {
+		return err
+	}
+	x.Req.Path, x.Req.Query, x.Req.Rewritten = path, query, target
+	return nil
+}
+
+// cookies adds the cookies of rules to an answer.
+type cookies []string
+
+func setCookies(x *exchange.Exchange, list []string) {
+	if len(list) > 0 {
+		x.Use(cookies(list))
+	}
+}
+
+// Head is that of exchange.Filter.
+func (c cookies) Head(x *exchange.Exchange) bool {
+	for _, s := range c {
+		x.Resp.Fields.Add("Set-Cookie", s)
+	}
+	return false
+}
+
+// Wrap is never called: Head wants no body.
+func (c cookies) Wrap(next exchange.Sink) exchange.Sink { return next }
