@@ -472,3 +472,61 @@ func TestG13ReplayOnEveryFront(t *testing.T) {
 		}
 	})
 }
+
+// Over HTTP/2 a body is replayed in the same way: to a peer that has it in parts
+// when another one resets the stream, and to one that answers early.
+func TestBodyIsReplayedOverHTTP2(t *testing.T) {
+	serve2 := func(f http.HandlerFunc) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: f, Protocols: new(http.Protocols)}
+		s.Protocols.SetUnencryptedHTTP2(true)
+		done := make(chan error)
+		go func() { done <- s.Serve(l) }()
+		t.Cleanup(func() { s.Close(); <-done })
+		return l.Addr().String()
+	}
+	for _, early := range []bool{false, true} {
+		half := make(chan bool, 1)
+		bad := serve2(func(w http.ResponseWriter, r *http.Request) {
+			io.ReadFull(r.Body, make([]byte, 100_000))
+			half <- true
+			if early {
+				w.WriteHeader(502)
+				return
+			}
+			panic(http.ErrAbortHandler)
+		})
+		good := serve2(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+		o := groups.Options{}
+		for _, a := range []string{bad, good} {
+			c := extproc.NewH2(extproc.Target{Kind: extproc.KindProxy, Scheme: extproc.H2, Network: "tcp", Address: a,
+				InitTimeout: patience, KeepAlive: time.Minute, HeadTimeout: patience, BodyTimeout: patience}, nil)
+			t.Cleanup(c.Retire)
+			o.Peers = append(o.Peers, groups.Peer{ID: a, Client: c})
+		}
+		bodies := &budget.Bodies{Bytes: budget.NewBytes(1 << 20), Count: budget.NewPermits(1)}
+		h := &Handler{Group: groups.New(o), Retry: retrying(1)}
+		h.Retry.Methods, h.Retry.Bodies = []string{"POST"}, bodies
+		data := pattern(400_000)
+		for _, length := range []int64{400_000, -1} {
+			pr, pw := io.Pipe()
+			go func() {
+				pw.Write(data[:200_000])
+				<-half
+				pw.Write(data[200_000:])
+				pw.Close()
+			}()
+			w, _, err := serve(h, length, pr, "POST /\nIdempotency-Key: k")
+			if err != nil || w.out.String() != string(data)+"END" {
+				t.Errorf("early %v, length %d: %v, %d, %d bytes", early, length, err, w.head.Status, w.out.Len())
+			}
+			if bodies.Bytes.Used() != 0 || bodies.Count.InUse() != 0 {
+				t.Error("the budget was not given back")
+			}
+		}
+		idle(t, h)
+	}
+}
