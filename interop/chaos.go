@@ -155,14 +155,13 @@ func (c *trouble) load(d time.Duration) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { c.torment(stop) })
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	began := time.Now()
 	for n, end := 0, time.After(d); ; n++ {
 		method := [2]string{"GET", "POST"}[n%2]
 		c.sent[method]++
 		wg.Go(func() { c.ask(client, method, n) })
 		select {
-		case <-tick.C:
+		case <-time.After(time.Until(began.Add(time.Duration(n+1) * 5 * time.Millisecond))):
 			continue
 		case <-end:
 		case <-c.r.ctx.Done():
