@@ -184,5 +184,6 @@ func (e *DialError) Failure() *exchange.Error {
 	return &exchange.Error{Status: 502, Reason: "upstream_transport", Err: e}
 }
 
-// PoolStats is a snapshot of a client's connections.
-type PoolStats struct{ Idle, Busy int }
+// PoolStats is a snapshot of a client's connections; over HTTP/2 Busy is requests. A
+// tunnel's is busy, a probe's is not counted.
+type PoolStats struct{ Idle, Busy, Dialing int }

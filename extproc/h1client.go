@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"httpjet/budget"
@@ -23,6 +24,7 @@ type H1Client struct {
 	dialer  *Dialer
 	tls     *tls.Config // nil: clear text
 	permits *budget.Permits
+	dialing atomic.Int32
 
 	mu      sync.Mutex
 	idle    []*h1conn // by idleSince; the newest, at the end, is used first
@@ -67,7 +69,7 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 	began, conn := now, p.checkout(now)
 	for {
 		if conn == nil {
-			nc, socket, err := p.dialer.dial(ctx, p.patience(c), p.tls)
+			nc, socket, err := p.connect(ctx, p.patience(c))
 			if err != nil {
 				p.permits.Release()
 				return nil, err
@@ -106,6 +108,13 @@ func (p *H1Client) patience(c *Call) *Target {
 	return &short
 }
 
+// connect opens a connection to t, which is the target or one with less time.
+func (p *H1Client) connect(ctx context.Context, t *Target) (conn, socket net.Conn, err error) {
+	p.dialing.Add(1)
+	defer p.dialing.Add(-1)
+	return p.dialer.dial(ctx, t, p.tls)
+}
+
 // Authority is the Host of requests that have none of their own (R-HDR-6).
 func (p *H1Client) Authority() string {
 	if p.target.Network == "unix" {
@@ -121,7 +130,7 @@ func (p *H1Client) Dial(ctx context.Context) (conn net.Conn, release func(), err
 	if err := acquire(ctx, p.permits, &p.target, time.Time{}); err != nil {
 		return nil, nil, err
 	}
-	conn, _, err = p.dialer.dial(ctx, &p.target, p.tls)
+	conn, _, err = p.connect(ctx, &p.target)
 	if err != nil {
 		p.permits.Release()
 		return nil, nil, err
@@ -202,10 +211,10 @@ func (p *H1Client) Retire() {
 	}
 }
 
-// Stats returns the number of idle and of busy connections; one that is being
-// dialled, or tunnelled through, is busy.
+// Stats returns the number of connections by what they do.
 func (p *H1Client) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return PoolStats{Idle: len(p.idle), Busy: p.permits.InUse()}
+	dialing := int(p.dialing.Load())
+	return PoolStats{Idle: len(p.idle), Busy: max(0, p.permits.InUse()-dialing), Dialing: dialing}
 }

@@ -234,11 +234,12 @@ func (p *H2Client) Retire() {
 	}
 }
 
-// Stats returns the number of idle connections and of requests in flight.
+// Stats returns the number of idle connections, of requests in flight, and whether
+// one dials for them.
 func (p *H2Client) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := PoolStats{Busy: p.permits.InUse()}
+	s := PoolStats{Busy: p.permits.InUse(), Dialing: len(p.dialling)}
 	for _, c := range p.conns {
 		if c.calls == 0 {
 			s.Idle++

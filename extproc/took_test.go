@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
@@ -42,6 +43,32 @@ func TestIdleListIsOrdered(t *testing.T) {
 	}
 	p.Expire(now.Add(p.target.KeepAlive))
 	if s := p.Stats(); s.Idle != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A connection that is being opened is told apart from one that is in use.
+func TestStatsTellDials(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes the connection, nobody the handshake
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	tg := target(ln.Addr().String())
+	tg.Scheme = H1S
+	p := client(t, tg)
+	ctx, cancel := context.WithCancel(bg)
+	done := make(chan error)
+	go func() {
+		_, err := p.Do(ctx, get("/"))
+		done <- err
+	}()
+	eventually(t, "it dials", func() bool { return p.Stats() == PoolStats{Dialing: 1} })
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("a reply of nobody")
+	}
+	if s := p.Stats(); s != (PoolStats{}) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -160,7 +160,7 @@ func (c *Client) Retire() { c.pool.retire() }
 // KeepAlive at the time now.
 func (c *Client) Expire(now time.Time) { c.pool.expire(now) }
 
-// Stats returns a snapshot of the connections. One being dialled is busy.
+// Stats returns a snapshot of the connections.
 func (c *Client) Stats() extproc.PoolStats { return c.pool.stats() }
 
 // body is the request body of one call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"httpjet/budget"
@@ -20,6 +21,7 @@ type pool struct {
 	kept    int // most idle connections
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	permits *budget.Permits
+	dialing atomic.Int32
 
 	mu      sync.Mutex
 	idle    []*conn // oldest first
@@ -79,6 +81,8 @@ func (p *pool) permit(ctx context.Context) (waited bool, err error) {
 func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 	dctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
+	p.dialing.Add(1)
+	defer p.dialing.Add(-1)
 	nc, err := p.dial(dctx, p.target.Network, p.target.Address)
 	if err == nil {
 		return newConn(nc), nil
@@ -154,7 +158,8 @@ func (p *pool) retire() {
 func (p *pool) stats() extproc.PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return extproc.PoolStats{Idle: len(p.idle), Busy: p.permits.InUse()}
+	dialing := int(p.dialing.Load())
+	return extproc.PoolStats{Idle: len(p.idle), Busy: max(0, p.permits.InUse()-dialing), Dialing: dialing}
 }
 
 func closeAll(conns []*conn) {

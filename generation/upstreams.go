@@ -168,7 +168,7 @@ func (g *Generation) Groups() []metrics.Group {
 			m.Peers = append(m.Peers, metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
 				Replies: p.Replies, Failures: failures, Attempts: results, Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
 				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips, Retries: p.Repeats, RateLimited: p.RateLimited,
-				Idle: p.Pool.Idle, Busy: p.Pool.Busy})
+				Idle: p.Pool.Idle, Busy: p.Pool.Busy, Dialing: p.Pool.Dialing})
 		}
 		out = append(out, m)
 	}

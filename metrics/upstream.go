@@ -49,7 +49,7 @@ var (
 	selections = desc("peer_selections_total", "Attempts for which the peer was chosen.", "peer")
 	replies    = desc("peer_responses_total", "Reply heads of the peer, by class of status.", "peer", "class")
 	failures   = desc("peer_prehead_failures_total", "Attempts that ended without a reply head, by reason.", "peer", "reason")
-	pools      = desc("pool_connections", "Connections to the peer; a tunnel is a busy one.", "peer", "state")
+	pools      = desc("pool_connections", "Connections to the peer; a tunnel is a busy one. Over HTTP/2 busy is requests.", "peer", "state")
 	state      = desc("peer_breaker_state", "0 closed, 1 open, 2 half-open.", "peer", "breaker")
 	attempts   = desc("peer_attempts_total", "Attempts that have ended, by outcome; a request may need several.", "peer", "outcome")
 	retries    = desc("peer_retries_total", "Attempts at the peer that repeat one that had been sent before.", "peer")

@@ -260,7 +260,7 @@ func peerOf(i int, p *generation.Peer, pools bool) Peer {
 	return d
 }
 
-func poolOf(s extproc.PoolStats) *Pool { return &Pool{Idle: s.Idle, Busy: s.Busy} }
+func poolOf(s extproc.PoolStats) *Pool { return &Pool{s.Idle, s.Busy, s.Dialing} }
 
 // healthOf says whether every peer is healthy and no breaker is open.
 func healthOf(g *generation.Generation) Health {
