@@ -18,6 +18,7 @@ import (
 	"httpjet/static"
 	"httpjet/tlsconf"
 	"httpjet/tunnels"
+	"httpjet/watch"
 	"httpjet/xmlconf"
 )
 
@@ -66,8 +67,8 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	return b.g
 }
 
-// inputs notes the files of the configuration; certificates follow as they are
-// read.
+// inputs notes the files of the configuration, and what would make others of them;
+// certificates follow as they are read.
 func (b *builder) inputs() {
 	b.g.Inputs = map[string]string{}
 	for _, f := range b.cfg.Files {
@@ -76,6 +77,13 @@ func (b *builder) inputs() {
 			path = filepath.Join(b.cfg.Root, path)
 		}
 		b.g.Inputs[path] = f.SHA256
+	}
+	for _, p := range b.cfg.Patterns {
+		b.g.Inputs[p.Path] = watch.SumOfNames(p.Files)
+	}
+	// A plain server file counts only while there is none of XML.
+	if first := filepath.Join(b.cfg.Root, xmlconf.ServerFile); b.g.Inputs[first] == "" {
+		b.g.Inputs[first] = ""
 	}
 }
 

@@ -186,6 +186,43 @@ func TestFilesOfARefusedGeneration(t *testing.T) {
 	}
 }
 
+// R-CLI-4 in the plain dialect: files that include lines name, those that come later to
+// a pattern, and a server file of XML beside the plain one are noticed.
+func TestWatchPlainTree(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "html/index.html", "home")
+	put(t, root, "conf/httpd_config.conf", "include conf/hosts\nlistener Default {\n  address 127.0.0.1:1\n  map site *\n}\ninclude conf/more-*.conf\n")
+	put(t, root, "conf/hosts/site.conf", "virtualhost site {\n  vhRoot .\n  configFile conf/site/vhconf.conf\n}\n")
+	put(t, root, "conf/site/vhconf.conf", "docRoot html\ninclude conf/site/rest.conf\n")
+	put(t, root, "conf/site/rest.conf", "# nothing yet\n")
+	fs := &xmlconf.Findings{}
+	g := generation.Build(xmlconf.LoadServer(root, fs), &generation.Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}, generation.Options{}, fs)
+	defer g.Retire()
+	for path, sum := range g.Inputs {
+		if sum != watch.Sum(path) {
+			t.Errorf("%s would be told as changed at once", path)
+		}
+	}
+	a := runAsked(t, root, Options{Watch: true})
+	f := func(name, text, told string) {
+		t.Helper()
+		put(t, root, name, text)
+		if line := a.log.await(t, "files changed"); !strings.Contains(line, told) {
+			t.Errorf("%s: %s", name, line)
+		}
+		a.log.await(t, "INFO published")
+	}
+	f("conf/site/rest.conf", "# something\n", "conf/site/rest.conf")
+	f("conf/more-1.conf", "# more\n", "conf/more-*.conf")
+	f("conf/more-1.conf", "# and more\n", "conf/more-1.conf")
+	f("conf/hosts/two.conf", "# another host\n", "conf/hosts/*")
+	server(t, root, "")
+	put(t, root, "conf/site.xml", "<virtualHostConfig><docRoot>html</docRoot></virtualHostConfig>")
+	if line := a.log.await(t, "files changed"); !strings.Contains(line, "httpd_config.xml") {
+		t.Error(line)
+	}
+}
+
 // Everything that can be asked is asked at once while reloads and a stop come along:
 // each is answered or told why not, and nothing is left behind (TestMain).
 func TestOrdersAtOnce(t *testing.T) {

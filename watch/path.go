@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,10 +18,15 @@ import (
 const maxFile = 16 << 20
 
 // Sum returns the SHA-256 of the contents of a regular file in hex, "" if it
-// cannot be read.
+// cannot be read. The contents of a pattern (filepath.Match) are the names that match
+// it, see SumOfNames.
 func Sum(path string) string {
 	// What is no regular file is not opened: a FIFO would hold us up.
-	if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() {
+	fi, err := os.Stat(path)
+	if err != nil && isPattern(path) {
+		return SumOfNames(matches(path))
+	}
+	if err != nil || !fi.Mode().IsRegular() {
 		return ""
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -33,6 +39,41 @@ func Sum(path string) string {
 		return ""
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// SumOfNames is the Sum of a pattern that matches these names, sorted; of none it is
+// that of a file which is not there.
+func SumOfNames(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// isPattern is asked of paths at which there is nothing.
+func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
+
+// matches returns what matches a pattern, but for directories.
+func matches(pattern string) []string {
+	names, _ := filepath.Glob(pattern) // a bad pattern matches nothing
+	return slices.DeleteFunc(names, func(name string) bool {
+		fi, err := os.Stat(name)
+		return err == nil && fi.IsDir()
+	})
+}
+
+// places returns where files are that path names: path, and for a pattern the same
+// in each directory that there is.
+func places(path string) []string {
+	out := []string{path}
+	if dir, base := filepath.Split(path); isPattern(path) && isPattern(dir) {
+		dirs, _ := filepath.Glob(filepath.Clean(dir))
+		for _, d := range dirs {
+			out = append(out, filepath.Join(d, base))
+		}
+	}
+	return out
 }
 
 // step is one directory entry on the way to a file.
@@ -113,11 +154,15 @@ type look struct {
 	mtime time.Time
 	dev   uint64
 	inode uint64
+	names string // of a pattern
 }
 
 // lookAt returns the zero look for a file that is not there.
 func lookAt(path string) look {
 	fi, err := os.Stat(path)
+	if err != nil && isPattern(path) {
+		return look{names: Sum(path)}
+	}
 	if err != nil {
 		return look{}
 	}

@@ -5,7 +5,8 @@
 // Editors and tools change a file in many ways: they write into it, rename
 // another over it, delete and create it, point a link elsewhere (as Kubernetes
 // does with config maps). So what is watched is not the file, which may be
-// another one afterwards, but every directory entry on the way to it.
+// another one afterwards, but every directory entry on the way to it. Among the
+// files may be patterns: what they hold is which files there are.
 package watch
 
 import (
@@ -42,6 +43,9 @@ type Watcher struct {
 	o       Options
 	sets    chan Sums
 	changed chan []string
+
+	refuse   func(dir string) error // of tests: why there are no events of a directory
+	compared func(Sums)             // of tests: told after each comparison
 }
 
 // New returns a watcher of no files.
@@ -83,14 +87,15 @@ func (w *Watcher) Changed() <-chan []string { return w.changed }
 // run is the state of Run.
 type run struct {
 	*Watcher
-	events *fsnotify.Watcher // nil: there are none
-	files  Sums              // what was told or used last
-	near   map[string]names  // entries that matter, by directory
-	added  map[string]bool   // directories, and files that are mounts, that events come from
-	blind  []string          // files that are polled
-	looks  map[string]look   // of the files that are polled
-	quiet  <-chan time.Time  // when the files are compared
-	first  time.Time         // first event since they were compared
+	events *fsnotify.Watcher   // nil: there are none
+	files  Sums                // what was told or used last
+	near   map[string]names    // entries that matter, by directory
+	added  map[string]bool     // directories, and files that are mounts, that events come from
+	below  map[string][]string // files whose way leads through a directory
+	blind  map[string]bool     // files that are polled
+	looks  map[string]look     // of the files that are polled
+	quiet  <-chan time.Time    // when the files are compared
+	first  time.Time           // first event since they were compared
 }
 
 type names map[string]bool
@@ -163,6 +168,9 @@ func (r *run) compare() {
 			paths = append(paths, path)
 		}
 	}
+	if r.compared != nil {
+		r.compared(r.files)
+	}
 	if paths == nil {
 		return
 	}
@@ -178,33 +186,51 @@ func (r *run) compare() {
 // matters reports whether an event is about an entry on the way to a file, or
 // about something that is watched itself and has gone.
 func (r *run) matters(name string) bool {
-	return r.added[name] || r.near[filepath.Dir(name)][filepath.Base(name)]
+	near, base := r.near[filepath.Dir(name)], filepath.Base(name)
+	if r.added[name] || near[base] {
+		return true
+	}
+	for pattern := range near {
+		if matched, err := filepath.Match(pattern, base); isPattern(pattern) && matched && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // place watches every directory on the way to each file. A directory that has
 // been replaced has lost its watch; adding one that is there costs nothing.
 func (r *run) place() {
-	r.near, r.blind = map[string]names{}, nil
+	r.near, r.below, r.blind = map[string]names{}, map[string][]string{}, map[string]bool{}
 	want := map[string]bool{}
 	for path := range r.files {
-		steps, mount := way(path)
-		seen := r.events != nil && len(steps) > 0 && !remote(steps[len(steps)-1].dir)
-		for _, s := range steps {
-			if r.near[s.dir] == nil {
-				r.near[s.dir] = names{}
-			}
-			r.near[s.dir][s.name] = true
-			want[s.dir] = true
-		}
-		if mount {
-			want[path] = true
-		}
-		if !seen {
-			r.blind = append(r.blind, path)
+		for _, p := range places(path) {
+			r.placeOne(path, p, want)
 		}
 	}
 	r.watch(want)
 	r.looked()
+}
+
+// placeOne finds the directories on the way to one place of a file.
+func (r *run) placeOne(path, place string, want map[string]bool) {
+	steps, mount := way(place)
+	seen := r.events != nil && len(steps) > 0 && !remote(steps[len(steps)-1].dir)
+	for _, s := range steps {
+		if r.near[s.dir] == nil {
+			r.near[s.dir] = names{}
+		}
+		r.near[s.dir][s.name] = true
+		r.below[s.dir] = append(r.below[s.dir], path)
+		want[s.dir] = true
+	}
+	if mount {
+		want[place] = true
+		r.below[place] = append(r.below[place], path)
+	}
+	if !seen {
+		r.blind[path] = true
+	}
 }
 
 // watch makes events come from the directories in want and from no others.
@@ -219,29 +245,28 @@ func (r *run) watch(want map[string]bool) {
 		}
 	}
 	for dir := range want {
-		err := r.events.Add(dir)
+		err := r.add(dir)
 		if r.added[dir] = err == nil; err != nil {
 			delete(r.added, dir)
 			r.o.Log.Debug("no events of a directory, its files are polled", "directory", dir, "why", err)
-			r.pollBelow(dir)
+			for _, path := range r.below[dir] {
+				r.blind[path] = true
+			}
 		}
 	}
 }
 
-// pollBelow polls the files whose way leads through dir.
-func (r *run) pollBelow(dir string) {
-	for path := range r.files {
-		steps, _ := way(path)
-		if slices.ContainsFunc(steps, func(s step) bool { return s.dir == dir }) && !slices.Contains(r.blind, path) {
-			r.blind = append(r.blind, path)
-		}
+func (r *run) add(dir string) error {
+	if r.refuse != nil {
+		return r.refuse(dir)
 	}
+	return r.events.Add(dir)
 }
 
 // looked reports whether a polled file looks different than at the last time.
 func (r *run) looked() (changed bool) {
 	looks := make(map[string]look, len(r.blind))
-	for _, path := range r.blind {
+	for path := range r.blind {
 		l := lookAt(path)
 		if was, known := r.looks[path]; known && was != l {
 			changed = true

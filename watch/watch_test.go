@@ -2,10 +2,14 @@ package watch
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +24,9 @@ type tree struct {
 	dir   string
 	w     *Watcher
 	files Sums
+
+	mu    sync.Mutex
+	known Sums // what the watcher knows
 }
 
 func newTree(t *testing.T, o Options, files ...string) *tree {
@@ -29,7 +36,8 @@ func newTree(t *testing.T, o Options, files ...string) *tree {
 		t.Fatal(err)
 	}
 	o.Quiet, o.Late, o.Poll = time.Millisecond, 20*time.Millisecond, 5*time.Millisecond
-	tr := &tree{t, dir, New(o), Sums{}}
+	tr := &tree{T: t, dir: dir, w: New(o), files: Sums{}}
+	tr.w.compared = tr.knows
 	for _, f := range files {
 		tr.write(f, "first")
 	}
@@ -77,6 +85,21 @@ func (t *tree) link(target, name string) {
 	t.rename(name+".new", name)
 }
 
+// knows keeps what the watcher knows.
+func (t *tree) knows(files Sums) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known = maps.Clone(files)
+}
+
+// settled reports whether the watcher has seen the last of what was done to paths: a
+// write that it has seen half is told twice.
+func (t *tree) settled(paths []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !slices.ContainsFunc(paths, func(p string) bool { return t.known[p] != Sum(p) })
+}
+
 // told waits until names, and nothing else, have been told.
 func (t *tree) told(names ...string) {
 	t.Helper()
@@ -85,7 +108,7 @@ func (t *tree) told(names ...string) {
 		want = append(want, t.path(n))
 	}
 	slices.Sort(want)
-	for !slices.Equal(got, want) {
+	for !slices.Equal(got, want) || !t.settled(want) {
 		select {
 		case paths := <-t.w.Changed():
 			got = append(got, paths...)
@@ -195,6 +218,57 @@ func TestDirectories(t *testing.T) {
 		tr.write("later/conf/b.xml", "at last")
 		tr.told("later/conf/b.xml")
 	})
+}
+
+// What a pattern matches may come and go, in directories that come and go.
+func TestPatterns(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		tr := newTree(t, o, "parts/a.conf", "hosts/one/x.conf", "odd[1]/a.xml")
+		tr.start("parts/*.conf", "hosts/*/x.conf", "none/*.conf", "parts/a.conf", "odd[1]/a.xml", "odd[1]/b.xml")
+		tr.write("parts/remark.txt", "matches nothing")
+		tr.write("parts/b.conf", "new")
+		tr.told("parts/*.conf")
+		if err := os.Remove(tr.path("parts/b.conf")); err != nil {
+			t.Fatal(err)
+		}
+		tr.told("parts/*.conf")
+		tr.write("parts/a.conf", "second")
+		tr.told("parts/a.conf")
+		tr.write("hosts/two/x.conf", "new")
+		tr.told("hosts/*/x.conf")
+		tr.write("hosts/three/y.conf", "matches nothing")
+		tr.rename("hosts/three/y.conf", "hosts/three/x.conf") // in a directory that was there before
+		tr.told("hosts/*/x.conf")
+		tr.write("none/a.conf", "new")
+		tr.told("none/*.conf")
+		tr.write("odd[1]/a.xml", "second")
+		tr.told("odd[1]/a.xml")
+		tr.write("odd[1]/b.xml", "new")
+		tr.told("odd[1]/b.xml")
+		if SumOfNames(nil) != Sum(tr.path("gone/*")) || SumOfNames([]string{tr.path("none/a.conf")}) != Sum(tr.path("none/*")) {
+			t.Error("the sum of a pattern is not that of its names")
+		}
+	})
+}
+
+// When the kernel gives no more watches, files are polled, however many they are.
+func TestNoMoreWatches(t *testing.T) {
+	tr := newTree(t, Options{})
+	var files []string
+	for i := range 1500 {
+		name := fmt.Sprintf("site%d/conf/a.xml", i)
+		tr.write(name, "first")
+		files = append(files, name)
+	}
+	tr.w.o.Poll = time.Second
+	tr.w.refuse = func(string) error { return syscall.ENOSPC }
+	tr.start(files...)
+	tr.write("site1234/conf/a.xml", "second")
+	tr.told("site1234/conf/a.xml")
+	if err := os.Remove(tr.path("site7/conf/a.xml")); err != nil {
+		t.Fatal(err)
+	}
+	tr.told("site7/conf/a.xml")
 }
 
 // Only contents count, and what Watch said about them.

@@ -21,13 +21,25 @@ type Config struct {
 	VHosts []*Host // declared hosts in file order, then members of templates
 	Mime   *Mime
 	Files  []File // all inputs, in the order of reading
-	Hash   string // SHA-256 over names and contents of all inputs, hex (R-CFG-9)
+
+	// Patterns are what include lines matched: another file that matches is an input
+	// as soon as it is there.
+	Patterns []Pattern
+
+	Hash string // SHA-256 over names and contents of all inputs, hex (R-CFG-9)
 }
 
 // File is one input.
 type File struct {
 	Path   string
 	SHA256 string // hex; empty if the file could not be read
+}
+
+// Pattern is a pattern of an include line and the files that it matched, absolute and
+// sorted.
+type Pattern struct {
+	Path  string
+	Files []string
 }
 
 // Host is one virtual host: a declaration, or a member of a template, with its
@@ -75,6 +87,8 @@ type loader struct {
 	fs    *Findings
 	dec   *decoder
 	files []File
+
+	patterns []Pattern
 }
 
 // ServerFile is the server file below a server root, and PlainServerFile the
@@ -120,7 +134,7 @@ func load(root string, fs *Findings, s *survey) *Config {
 	c := &Config{Root: abs, Server: l.server(n)}
 	c.VHosts = l.hosts(c.Server)
 	c.Mime = l.mime(c.Server)
-	c.Files = l.files
+	c.Files, c.Patterns = l.files, l.patterns
 	c.Hash = l.hash()
 	return c
 }
@@ -218,6 +232,7 @@ func (l *loader) includes(path string) includer {
 				st, err := os.Stat(name)
 				return err == nil && st.IsDir()
 			})
+			l.patterns = append(l.patterns, Pattern{full, names})
 		}
 		if len(names) > maxIncludes {
 			return nil, fmt.Errorf("more than %d files", maxIncludes)

@@ -167,6 +167,9 @@ func TestPlainInclude(t *testing.T) {
 	if got := strings.Join(names, " "); got != "conf/httpd_config.conf conf/parts/1.conf conf/parts/2.conf conf/deep-a.conf conf/site.conf conf/options.conf conf/mime.properties" {
 		t.Errorf("inputs %s", got)
 	}
+	if got := fmt.Sprint(c.Patterns); strings.ReplaceAll(got, root, "") != "[{/conf/parts/* [/conf/parts/1.conf /conf/parts/2.conf]} {/conf/deep-*.conf [/conf/deep-a.conf]}]" {
+		t.Errorf("patterns %s", got)
+	}
 	before := c.Hash
 	if err := os.WriteFile(filepath.Join(root, "conf/deep-a.conf"), []byte("listener L {\n  address *:82\n}\n"), 0o666); err != nil {
 		t.Fatal(err)
