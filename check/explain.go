@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,8 +65,21 @@ func Explain(o Options, q Question, out io.Writer) (code int, err error) {
 	if err != nil {
 		return Failed, err
 	}
+	if d.Reason == "no_upstream" && coldGroup(g, d) { // no tree knows what a health check will say
+		d.Status, d.Reason, d.Message = 0, "", "once a peer has passed its health check"
+	}
 	d.Write(out, o.Format == "json")
 	return OK, nil
+}
+
+// coldGroup reports whether the group of d waits for a health check.
+func coldGroup(g *generation.Generation, d *Decision) bool {
+	for _, u := range g.Upstreams() {
+		if u.Scope == d.Scope && u.Name == d.Group {
+			return slices.ContainsFunc(u.Peers, func(p generation.Peer) bool { return p.Cold && !p.Draining })
+		}
+	}
+	return false
 }
 
 // Write writes d as JSON or as text.
@@ -326,7 +340,11 @@ func (d *Decision) writeText(out io.Writer) {
 	case d.Status == 0 && d.Group == "":
 		fmt.Fprintf(&b, "  %-16s  none: %s\n", "answer", d.Message)
 	case d.Status == 0:
-		fmt.Fprintf(&b, "  %-16s  what %s %s answers\n", "answer", d.Scope, d.Group)
+		fmt.Fprintf(&b, "  %-16s  what %s %s answers", "answer", d.Scope, d.Group)
+		if d.Message != "" {
+			fmt.Fprintf(&b, ", %s", d.Message)
+		}
+		b.WriteByte('\n')
 	default:
 		fmt.Fprintf(&b, "  %-16s  %d %s\n", "answer", d.Status, d.Reason)
 		if d.Message != "" {

@@ -62,7 +62,11 @@ func askedTree(t *testing.T) *generation.Generation {
   <extProcessor><type>proxy</type><name>app</name><address>127.0.0.1:1</address></extProcessor>
   <extProcessor><type>fcgi</type><name>php</name><address>127.0.0.1:2</address><env>PASSWORD=hidden, word</env></extProcessor>
   <scriptHandler><suffix>php</suffix><type>fcgi</type><handler>php</handler></scriptHandler>
+  <extProcessor><type>proxy</type><name>cold</name><address>127.0.0.1:3</address><healthCheck/></extProcessor>
+  <extProcessor><type>proxy</type><name>h2</name><address>h2://127.0.0.1:4</address></extProcessor>
   <context><type>proxy</type><uri>/app/</uri><handler>app</handler></context>
+  <context><type>proxy</type><uri>/cold/</uri><handler>cold</handler></context>
+  <context><type>proxy</type><uri>/h2/</uri><handler>h2</handler></context>
 </virtualHostConfig>`)
 	put("html/a.php", "<?php")
 	put("html/big", "")
@@ -134,6 +138,34 @@ func TestExplainOddRequests(t *testing.T) {
 	f(Question{URL: "http://a.test/app/", Fields: field("TE", "trailers"), Proto: "h2"}, 0, "", "app")
 	f(Question{URL: "https://a.test/app/"}, 0, "", "app")
 	f(Question{URL: "https://127.0.0.1/app/", Fields: field("Host", "a.test")}, 0, "", "app")
+}
+
+// A group that can have no request, or carries no WebSocket, says so as it does when it
+// serves. Only a tree by itself cannot know what a health check will say.
+func TestExplainGroups(t *testing.T) {
+	g := askedTree(t)
+	upgrade := []exchange.Field{{Name: "Connection", Value: "Upgrade"}, {Name: "Upgrade", Value: "websocket"},
+		{Name: "Sec-WebSocket-Version", Value: "13"}, {Name: "Sec-WebSocket-Key", Value: "dGhlIHNhbXBsZSBub25jZQ=="}}
+	f := func(q Question, status int, reason, offline string) {
+		t.Helper()
+		d, err := Decide(g, q)
+		if err != nil || d.Status != status || d.Reason != reason {
+			t.Errorf("%+v: %v %+v", q, err, d)
+		}
+		var b bytes.Buffer
+		if code, err := Explain(Options{Root: g.Config.Root}, q, &b); code != OK || err != nil || !strings.Contains(b.String(), offline) {
+			t.Errorf("%+v: %d %v %s", q, code, err, &b)
+		}
+	}
+	f(Question{URL: "http://a.test/app/", Fields: upgrade}, 0, "", "what vhost:a app answers\n")
+	f(Question{URL: "http://a.test/cold/"}, 503, "no_upstream", "what vhost:a cold answers, once a peer has passed")
+	f(Question{URL: "http://a.test/cold/", Fields: upgrade}, 503, "no_upstream", "what vhost:a cold answers, once a peer has passed")
+	f(Question{URL: "http://a.test/h2/"}, 0, "", "what vhost:a h2 answers\n")
+	f(Question{URL: "http://a.test/h2/", Fields: upgrade}, 502, "upgrade_unsupported", "502 upgrade_unsupported")
+	if _, err := g.Drain("cold", "0", true); err != nil {
+		t.Fatal(err)
+	}
+	f(Question{URL: "http://a.test/cold/"}, 503, "no_upstream", "once a peer")
 }
 
 // A handshake that fails is no answer.

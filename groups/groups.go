@@ -176,34 +176,71 @@ func (g *Group) Policy() Policy { return g.o.Policy }
 // Explain notes the policy and the peers as they are now. Its error is that of
 // Reserve.
 func (g *Group) Explain(x *exchange.Exchange) error {
+	can := make([]bool, len(g.peers))
+	g.state.mu.Lock()
+	l := g.look()
+	for i := range can {
+		can[i] = g.wouldHave(i, l)
+	}
+	g.state.mu.Unlock()
 	var lines []string
 	eligible := 0
 	for i, p := range g.Snapshot() {
-		state := "may be chosen"
-		switch {
-		case p.Draining:
-			state = "draining"
-		case p.Cold:
-			state = "not known to be healthy yet"
-		case !p.Healthy:
-			state = "down by its health check"
-		case p.Dial == "open":
-			state = "could not be reached and is left alone for now"
-		case p.Response == "open":
-			state = "failed too often and is left alone for now"
-		case p.Active >= g.o.MaxInFlight:
-			state = "has as many requests as maxInFlight allows"
-		default:
+		state := g.whyNot(&p)
+		if can[i] {
 			eligible++
+			state = "may be chosen"
+			if p.Lax && !p.Healthy {
+				state += ", whatever its health check says: too few are healthy"
+			}
 		}
-		lines = append(lines, fmt.Sprintf("peer %d %s, weight %d: %s", i, strings.TrimPrefix(p.ID, "://"), g.state.peers[i].weight, state))
+		lines = append(lines, fmt.Sprintf("peer %d %s, weight %d: %s", i, strings.TrimPrefix(p.ID, "://"), p.Weight, state))
 	}
 	x.Note("group", "%s, %d of %d peers may be chosen", g.o.Policy, eligible, len(g.peers))
 	for _, line := range lines {
 		x.Detail("%s", line)
 	}
+	if eligible == 0 {
+		return ErrNoPeer
+	}
 	return nil
 }
+
+// wouldHave reports what eligible does, and changes and counts nothing.
+func (g *Group) wouldHave(i int, l look) bool {
+	m, p := &g.peers[i], &g.state.peers[i]
+	gate, now, breaker, bucket := m.verdict.gate.Load(), g.now(), p.breaker, p.bucket
+	if gate == shut && l.lax {
+		gate = 0
+	}
+	return !m.drained && !p.drained && p.active < g.o.MaxInFlight &&
+		m.verdict.admits(gate, now) && breaker.admits(&g.state.breaker, now) &&
+		(g.o.Rate.PerSecond == 0 || bucket.full(&g.o.Rate, now))
+}
+
+// whyNot says of a peer that is not eligible what is the matter.
+func (g *Group) whyNot(p *PeerState) string {
+	switch {
+	case p.Draining:
+		return "draining"
+	case p.Cold && !p.Lax:
+		return "not known to be healthy yet"
+	case !p.Healthy && !p.Lax:
+		return "down by its health check"
+	case p.Dial == "open":
+		return "could not be reached and is left alone for now"
+	case p.Response == "open":
+		return "failed too often and is left alone for now"
+	case p.Dial == "half_open", p.Response == "half_open":
+		return "is being tried by another request"
+	case p.Active >= g.o.MaxInFlight:
+		return "has as many requests as maxInFlight allows"
+	}
+	return "has had as many requests as its rate allows"
+}
+
+// Client returns the client of a peer.
+func (g *Group) Client(i int) extproc.Client { return g.peers[i].client }
 
 // Single is a group of one peer that is never left alone for long: whoever has
 // one client and no group uses it.

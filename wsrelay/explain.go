@@ -13,5 +13,11 @@ func (h *Handler) Explain(x *exchange.Exchange) error {
 		return err
 	}
 	forward.Explain(x, "GET", target, h.Forward.Host(x), f, 0)
-	return h.Group.Explain(x)
+	if err := h.Group.Explain(x); err != nil {
+		return err
+	}
+	if _, ok := h.Group.Client(0).(Dialer); !ok { // a group has one protocol
+		return errUnsupported()
+	}
+	return nil
 }

@@ -101,7 +101,7 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	}()
 	d, ok := res.Client().(Dialer)
 	if !ok {
-		return exchange.Fail(502, "upgrade_unsupported", "the target's protocol carries no WebSocket")
+		return errUnsupported()
 	}
 	ctx := x.Context()
 	conn, release, err := d.Dial(ctx)
@@ -149,6 +149,10 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	res.Remember(x, choice, &resp.Fields)
 	detached, err = h.tunnel(x, r, resp, hs.early(), res)
 	return err
+}
+
+func errUnsupported() error {
+	return exchange.Fail(502, "upgrade_unsupported", "the target's protocol carries no WebSocket")
 }
 
 // accepted refuses a 101 that does not accept our handshake (R-WS-4, fault 9).
