@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"errors"
+	"strings"
 
 	"httpjet/docroot"
 	"httpjet/exchange"
@@ -91,6 +92,23 @@ func (v *VHost) runContexts(x *exchange.Exchange) (*proxied, error) {
 			}
 		}
 	}
+}
+
+// upstreamHost is the Host that a variable Proxy-Host of the rules asks for, in any
+// case; "" if there is none, or none that is a host.
+func upstreamHost(x *exchange.Exchange) string {
+	for i := range x.Env {
+		if exchange.EqualName(x.Env[i].Name, "Proxy-Host") {
+			if host := x.Env[i].Value; !strings.ContainsFunc(host, notOfHosts) {
+				return host
+			}
+		}
+	}
+	return ""
+}
+
+func notOfHosts(c rune) bool {
+	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._:[]", c))
 }
 
 // take makes an outcome count: a new path for all that follows, an answer, or a

@@ -120,6 +120,28 @@ func TestGuardsHoldForBothPaths(t *testing.T) {
 	}
 }
 
+// The Host of [P] is the variable's Proxy-Host, however it is written (reference 3).
+func TestProxyHost(t *testing.T) {
+	f := func(rule, want string) {
+		t.Helper()
+		v := ruled(t, rule, nil)
+		v.IsUpgrade = func(*exchange.Exchange) bool { return false }
+		for _, to := range v.Targets {
+			to.Handler = exchange.HandlerFunc(func(*exchange.Exchange) error { return nil })
+		}
+		x := &exchange.Exchange{}
+		x.Req = exchange.Request{Method: "GET", Path: "/x y", Target: "/x%20y", Scheme: "http", Host: "a.test"}
+		if err := v.serve(x, &Table{}); err != nil || x.Req.UpstreamHost != want || x.Req.Rewritten != "/x%20y" {
+			t.Errorf("%s: %q %q %v", rule, x.Req.UpstreamHost, x.Req.Rewritten, err)
+		}
+	}
+	f("RewriteRule ^(.*)$ http://app/$1 [P,L,E=proxy-host:b.test]", "b.test")
+	f("RewriteRule ^(.*)$ HTTP://app/$1 [P,L,E=PROXY-HOST:b.test:80]", "b.test:80")
+	f("RewriteRule ^(.*)$ http://app/$1 [E=Proxy-Host:b.test,P]", "b.test")
+	f("RewriteRule ^(.*)$ http://app/$1 [P,E=Proxy-Host:$1]", "")
+	f("RewriteRule ^(.*)$ http://app/$1 [P]", "")
+}
+
 // Cookies of rules are in the answer, whoever answers.
 func TestCookiesOfRules(t *testing.T) {
 	v := ruled(t, "RewriteRule ^/r$ /to [CO=a:1:,R,L]\nRewriteRule ^/c$ - [CO=b:2:]", nil)

@@ -118,7 +118,7 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	}
 	x.Route.Label, x.Route.Kind = r.label, r.kind
 	if r.target != "" {
-		x.Req.Rewritten = r.target
+		x.Req.Rewritten, x.Req.UpstreamHost = r.target, upstreamHost(x)
 	}
 	if x.Explaining() {
 		v.explainRoute(x, &r, t)

@@ -57,6 +57,9 @@ type Request struct {
 	// (R-RW-7); "" if none has changed it.
 	Rewritten string
 
+	// UpstreamHost is the Host field that a rule with [P] sends; "": as configured.
+	UpstreamHost string
+
 	Fields Fields // header fields as received, without Host
 	Length int64  // declared body length, 0 for none, -1 if unknown until its end
 

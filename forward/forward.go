@@ -43,7 +43,10 @@ type Options struct {
 // Host returns the Host of the request to the upstream; "" means the authority of
 // the peer that gets it.
 func (o *Options) Host(x *exchange.Exchange) string {
-	if o.PeerHost {
+	switch {
+	case x.Req.UpstreamHost != "":
+		return x.Req.UpstreamHost
+	case o.PeerHost:
 		return ""
 	}
 	return x.Req.Host

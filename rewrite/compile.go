@@ -431,7 +431,7 @@ func (c *compiler) readEnv(u *rule, arg string) (err error) {
 }
 
 // special are the variables by which LiteSpeed steers itself (reference 2.2).
-var special = map[string]bool{"proxy-host": true, "cache-control": true, "cache-ctrl": true, "cache-vary": true, "cache-key-mod": true,
+var special = map[string]bool{"cache-control": true, "cache-ctrl": true, "cache-vary": true, "cache-key-mod": true,
 	"dontlog": true, "nokeepalive": true, "no-gzip": true, "noabort": true, "noconntimeout": true, "blockbot": true,
 	"verifycaptcha": true, "http-prio": true, "no-vary": true, "modpagespeed": true, "noauth": true}
 
