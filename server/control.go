@@ -7,6 +7,7 @@ import (
 
 	"httpjet/control"
 	"httpjet/generation"
+	"httpjet/status"
 )
 
 // DrainRequest is the body of POST /v1/drain and /v1/undrain on the control socket.
@@ -39,7 +40,7 @@ func ControlPath(root, path string) string {
 // listener, and what changes something at run time.
 func (s *Server) commands() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /", &s.api)
+	mux.Handle("GET /", &status.API{State: s.state, Whole: true})
 	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, true) })
 	mux.HandleFunc("POST /v1/undrain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, false) })
 	mux.HandleFunc("POST /v1/reload", s.reloadByOrder)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -229,6 +230,10 @@ func (s *Server) diffByOrder(w http.ResponseWriter, r *http.Request) {
 	var in DiffRequest
 	if err := control.Read(r, &in); err != nil {
 		control.Answer(w, nil, err)
+		return
+	}
+	if !filepath.IsAbs(in.Root) { // the directory of who asks is not ours
+		control.Answer(w, nil, &control.Refusal{Status: http.StatusBadRequest, Token: "bad_request", Message: "root is no absolute path"})
 		return
 	}
 	fs := &xmlconf.Findings{}

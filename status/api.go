@@ -3,6 +3,8 @@ package status
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -11,6 +13,11 @@ import (
 type API struct {
 	// State returns the process as it is. It is called for every answer.
 	State func() State
+
+	// Whole tells why a reload was refused and what does not serve in full. Else paths
+	// of files, and values of the configuration such as addresses of peers, are left
+	// out: whoever may ask how the server is need not know them.
+	Whole bool
 }
 
 // Documents are the paths that an API answers.
@@ -51,7 +58,26 @@ func (a *API) health(*http.Request) (int, any) {
 
 func (a *API) status(*http.Request) (int, any) {
 	s := a.State()
-	return http.StatusOK, statusOf(&s, time.Now())
+	d := statusOf(&s, time.Now())
+	if !a.Whole {
+		d.Generation.Reload.Error = discreet(d.Generation.Reload.Error)
+		for i, why := range d.Generation.Degraded {
+			d.Generation.Degraded[i] = discreet(why)
+		}
+	}
+	return http.StatusOK, d
+}
+
+// A finding is its place and code, with what it says behind them.
+var (
+	findingText  = regexp.MustCompile(`^(\S+:\d+:\d+: \w+ [A-Z]-[A-Z0-9-]+): .*`)
+	absolutePath = regexp.MustCompile(`(^|[\s"(=])/[^\s":,)]+`)
+)
+
+// discreet is a text of the server's without paths and values.
+func discreet(text string) string {
+	text = findingText.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "$1")
+	return absolutePath.ReplaceAllString(text, "$1...")
 }
 
 func (a *API) upstreams(r *http.Request) (int, any) {

@@ -195,6 +195,33 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// R-API-7: the listener tells where and what is wrong, the control socket also how.
+func TestStatusTellsNoValues(t *testing.T) {
+	f := func(said, told string) {
+		t.Helper()
+		s := State{Generation: &generation.Generation{Degraded: []string{said}}, Reload: Reload{Result: "failure", Error: said}}
+		for whole, want := range map[bool]string{false: told, true: said} {
+			w := httptest.NewRecorder()
+			(&API{State: func() State { return s }, Whole: whole}).ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/status", nil))
+			var got Status
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Generation.Reload.Error != want || got.Generation.Degraded[0] != want {
+				t.Errorf("%v: %+v, want %q", whole, got.Generation, want)
+			}
+		}
+		if s.Generation.Degraded[0] != said {
+			t.Error("the generation was changed")
+		}
+	}
+	f(`conf/a.xml:2:58: error E-ADDR: extProcessor "app": address "10.9.8.7:99999" has no port (write one)`, "conf/a.xml:2:58: error E-ADDR")
+	f("virtual host site did not load", "virtual host site did not load")
+	f("certificate /srv/a.pem with key /srv/keys/a.pem: they differ", "certificate ... with key ...: they differ")
+	f("/srv/a.xml:1:1: error E-READ: no such file", "...:1:1: error E-READ")
+	f("", "")
+}
+
 // R-API-6: what holds, and no path to a key.
 func TestConfig(t *testing.T) {
 	var got Settings
