@@ -77,7 +77,7 @@ func (s *Server) startControl() {
 	}
 	c := control.New(control.Config{Path: path, Handler: s.commands(), Log: s.log})
 	if err := c.Listen(); err != nil {
-		s.log.Warn("no control socket: httpjet drain, undrain and status cannot ask this server", "err", err)
+		s.log.Warn("no control socket: httpjet status, reload, rollback, drain and the like cannot ask this server", "err", err)
 		return
 	}
 	c.Start()

@@ -25,7 +25,8 @@ func explainCmd(dir *string) *cobra.Command {
 		Long: "Loads the tree as serve does and decides the request by the same code, without\n" +
 			"asking an upstream: listener, virtual host, client, access, context, file or\n" +
 			"application, and the request that would go to the upstream.\n\n" +
-			"The listener is the one with the URL's port, else the first of its scheme.",
+			"The listener is the one with the URL's port, else the first of its scheme. A field\n" +
+			"Host goes before the host of the URL, which then only chooses the certificate.",
 		Example: "  httpjet --root /usr/local/lsws explain https://www.example.com/blog/?p=1 --ip 192.0.2.7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -95,7 +95,7 @@ func serveCmd(dir *string) *cobra.Command {
 	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")
 	cmd.Flags().StringVar(&o.MetricsAddr, "metrics-addr", "127.0.0.1:9090", "address of status and metrics, before that of <management>; empty: off")
 	cmd.Flags().BoolVar(&o.Watch, "watch", true, "reload when a file of the configuration or a certificate changes")
-	cmd.Flags().StringVar(&o.ControlSocket, "control-socket", defaultSocket, "socket of httpjet status, drain and undrain, below the server root; empty: off")
+	cmd.Flags().StringVar(&o.ControlSocket, "control-socket", defaultSocket, "socket by which httpjet status, reload, rollback, diff, explain and drain ask, below the server root; empty: off")
 	cmd.Flags().BoolVar(&o.RequestIDHeader, "request-id-header", false, "send the request id with every answer as X-Request-Id")
 	return cmd
 }

@@ -23,7 +23,8 @@ func reloadCmd(dir *string) *cobra.Command {
 		Use:   "reload",
 		Short: "Have the running server read its tree again, or say what that would do",
 		Long: "With --dry-run the server builds the tree, loads its certificates, binds new\n" +
-			"listeners and lets them go, asks each new peer once, and publishes nothing.\n\n" +
+			"listeners and lets them go, asks each new peer once, within 20 seconds in all, and\n" +
+			"publishes nothing.\n\n" +
 			"Exit code 1: the tree would be, or was, refused, or a new peer cannot be reached.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +85,8 @@ func rollbackCmd(dir *string) *cobra.Command {
 		Use:   "rollback",
 		Short: "Have the running server serve the configuration that served before",
 		Long: "The files stay as they are, and are read again when one changes, by reload, or by\n" +
-			"SIGHUP. The last five configurations are kept; each rollback goes back one further.",
+			"SIGHUP. The last five configurations are kept; each rollback goes back one further.\n" +
+			"One that would lose a host or a certificate that serves now is refused.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var out server.ReloadAnswer
@@ -110,7 +112,7 @@ func diffCmd(dir *string) *cobra.Command {
 		Short: "Say what is different between two trees, and what publishing the second would do",
 		Long: "A and B are server roots; one of them may be " + theRunning + ", the configuration that the\n" +
 			"server of --root serves. What is written otherwise but means the same is no\n" +
-			"difference. Values of environment variables are not shown.",
+			"difference. Values of env and of PHP settings are not shown.",
 		Example: "  httpjet diff /usr/local/lsws /srv/staged\n  httpjet diff " + theRunning + " /usr/local/lsws",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
