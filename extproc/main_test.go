@@ -144,6 +144,7 @@ func post(length int64, r io.Reader) *Call {
 type stoppable struct {
 	r       io.Reader
 	stopped atomic.Bool
+	reading atomic.Int32 // reads under way
 }
 
 func (b *stoppable) stop() {
@@ -157,6 +158,8 @@ func (b *stoppable) Read(p []byte) (int, error) {
 	if b.stopped.Load() {
 		return 0, errors.New("stopped")
 	}
+	b.reading.Add(1)
+	defer b.reading.Add(-1)
 	return b.r.Read(p)
 }
 

@@ -34,6 +34,7 @@ func config(r *run) error {
 		r.check(name+"-check", func() (string, error) { return r.big(dir, bigMost, "check", "--strict") })
 		if !plain {
 			r.check(name+"-report", func() (string, error) { return r.big(dir, 0, "report", "--format", "html") })
+			r.check(name+"-reloads", func() (string, error) { return r.bigReloads(dir) })
 		}
 	}
 	r.check("xmllint-examples", r.xmllint)

@@ -212,9 +212,5 @@ func (l *reloader) verdict() (string, error) {
 	if len(l.calm) == 0 || len(l.busy) == 0 {
 		return "", errors.New("no request was made")
 	}
-	p99 := func(list []time.Duration) float64 {
-		slices.Sort(list)
-		return float64(list[len(list)*99/100].Microseconds()) / 1000
-	}
 	return fmt.Sprintf("%d requests, none failed; p99 %.1f ms before, %.1f ms during the changes", len(l.calm)+len(l.busy), p99(l.calm), p99(l.busy)), nil
 }

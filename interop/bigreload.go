@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// bigReloads reloads a big tree again and again under a steady load, which none of
+// it may disturb: no request fails, and memory stays what it was.
+func (r *run) bigReloads(dir string) (string, error) {
+	if err := os.WriteFile(filepath.Join(dir, "sites/0/html/index.html"), []byte("home\n"), 0o644); err != nil {
+		return "", err
+	}
+	j := &jet{root: dir}
+	var err error
+	for _, a := range []*string{&j.http, &j.metrics} {
+		if *a, err = freePort(); err != nil {
+			return "", err
+		}
+	}
+	if j.process, err = r.start(r.bin, "--root", dir, "serve", "--http-addr", j.http, "--metrics-addr", j.metrics); err != nil {
+		return "", err
+	}
+	defer j.stop()
+	if err := j.ready(r.ctx, j.live); err != nil {
+		return "", err
+	}
+	ctx, stop := context.WithCancel(r.ctx)
+	l := &steady{jet: j}
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() { l.ask(ctx) })
+	}
+	n := r.pick(5, 100)
+	warm, late, took, err := l.reloads(ctx, r.bin, n)
+	stop()
+	load.Wait()
+	switch {
+	case err != nil:
+		return "", err
+	case len(l.wrong) > 0:
+		return "", errors.Join(l.wrong...)
+	}
+	slices.Sort(took)
+	said := fmt.Sprintf("%d reloads of %.2f s (median); p99 of 200 requests/s %.1f ms before, %.1f ms during them; resident %.0f MiB after the first %d, %.0f MiB after the last",
+		n, took[len(took)/2].Seconds(), p99(l.calm), p99(l.busy), mib(warm), n/5, mib(late))
+	if late-warm > warm/4+flatMost {
+		return "", errors.New(said)
+	}
+	return said, nil
+}
+
+// steady asks for a file 200 times a second.
+type steady struct {
+	*jet
+	mu         sync.Mutex
+	during     bool
+	calm, busy []time.Duration
+	wrong      []error
+}
+
+func (l *steady) ask(ctx context.Context) {
+	c := l.plain()
+	defer c.CloseIdleConnections()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/", nil) // is well-formed
+	req.Host = "host0.test"
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		during := l.during
+		l.mu.Unlock()
+		began := time.Now()
+		err := home(c, req)
+		took := time.Since(began)
+		if ctx.Err() != nil {
+			return
+		}
+		l.mu.Lock()
+		switch {
+		case err != nil && len(l.wrong) < 5:
+			l.wrong = append(l.wrong, err)
+		case during:
+			l.busy = append(l.busy, took)
+		default:
+			l.calm = append(l.calm, took)
+		}
+		l.mu.Unlock()
+		sleep(ctx, 20*time.Millisecond-took)
+	}
+}
+
+// home asks for the page of the host.
+func home(c *client, req *http.Request) error {
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || string(text) != "home\n" {
+		return fmt.Errorf("/ is %s %.40q %v", resp.Status, text, err)
+	}
+	return nil
+}
+
+// reloads waits for the load to be steady, reloads n times, and returns the
+// resident memory after a fifth of them and at the end.
+func (l *steady) reloads(ctx context.Context, bin string, n int) (warm, late int64, took []time.Duration, err error) {
+	sleep(ctx, 4*time.Second)
+	l.mu.Lock()
+	l.during = true
+	l.mu.Unlock()
+	for i := range n {
+		began := time.Now()
+		if out, err := exec.CommandContext(ctx, bin, "--root", l.root, "reload").CombinedOutput(); err != nil {
+			return 0, 0, nil, fmt.Errorf("reload %d: %v: %.300s", i, err, out)
+		}
+		took = append(took, time.Since(began))
+		if i == n/5 {
+			if warm, err = l.memory("VmRSS"); err != nil {
+				return 0, 0, nil, err
+			}
+		}
+	}
+	late, err = l.memory("VmRSS")
+	return warm, late, took, err
+}
+
+// p99 is the 99th percentile in milliseconds.
+func p99(list []time.Duration) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return float64(list[len(list)*99/100].Microseconds()) / 1000
+}
