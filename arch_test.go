@@ -40,7 +40,7 @@ var census = []string{
 	"control.serve",
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
-	"extproc.readFirst", "extproc.passHints", // of calls over HTTP/2
+	"extproc.feed", "extproc.passHints", // of calls over HTTP/2
 	"proxy.feed",
 	"fastcgi.pumpStdin",
 	"generation.rehearsePeer", "probes.run", "probes.probe",

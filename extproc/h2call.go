@@ -92,6 +92,9 @@ func (c *h2call) start() error {
 	if n > maxFields {
 		return exchange.Fail(502, "response_head_too_large", "%s: more than %d fields", c.addr(), maxFields)
 	}
+	if c.body != nil {
+		c.body.up.settle()
+	}
 	c.accept()
 	c.conn.served.Store(true)
 	return nil
@@ -337,19 +340,18 @@ func (e *h2Error) Error() string { return "read reply of " + e.addr + ": " + e.c
 func (e *h2Error) Unwrap() error { return e.cause }
 
 // unread reports whether the peer has not looked at the call, which failed with
-// err, and no byte of its body was given away: it is as good as not sent.
+// err, and all of its body can be had again.
 func (c *h2call) unread(err error) bool {
 	e, ok := errors.AsType[*h2Error](err)
-	return ok && unprocessed(e.err) && c.untouched()
-}
-
-// untouched reports whether the body is as it was. It ends the attempt's reading.
-func (c *h2call) untouched() bool {
+	if !ok || !unprocessed(e.err) {
+		return false
+	}
 	if c.body == nil {
 		return true
 	}
 	c.body.detach()
-	return !c.body.up.given
+	_, whole := c.body.up.left()
+	return whole
 }
 
 // replayable reports whether the call, which failed with err, may be made again:

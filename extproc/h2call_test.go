@@ -325,7 +325,7 @@ func TestH2Deadlines(t *testing.T) {
 }
 
 // R-STREAM-5, G44: a client that leaves resets its stream, and no other one.
-func TestH2ClientGone(t *testing.T) {
+func TestG44H2ClientGone(t *testing.T) {
 	asked, reset := make(chan uint32, 4), make(chan http2.ErrCode, 4)
 	u := newH2peers(t, func(p *h2peer) {
 		for f := p.next(); f != nil; f = p.next() {

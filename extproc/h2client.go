@@ -88,7 +88,7 @@ func (p *H2Client) send(ctx context.Context, c *Call) (*Reply, error) {
 	for try := 1; ; try++ {
 		conn, err := p.reserve(ctx, refused, c.HeadBy)
 		if err != nil {
-			return nil, err
+			return nil, c.noFurther(err)
 		}
 		call := newH2call(ctx, p, conn, c)
 		err = call.start()
@@ -104,7 +104,7 @@ func (p *H2Client) send(ctx context.Context, c *Call) (*Reply, error) {
 		case try < h2Tries:
 			refused = append(refused, conn)
 		case unread:
-			return nil, &DialError{Addr: p.target.Address, Err: fmt.Errorf("%w: %v", ErrUnread, err)}
+			return nil, c.noFurther(&DialError{Addr: p.target.Address, Err: fmt.Errorf("%w: %v", ErrUnread, err)})
 		default:
 			return nil, err
 		}

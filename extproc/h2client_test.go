@@ -203,6 +203,39 @@ func TestH2IdleConnections(t *testing.T) {
 	soon(t, "it is not kept", closed)
 }
 
+// G15: what comes over an idle connection and nobody asked for answers no request.
+func TestG15H2UnsolicitedFrames(t *testing.T) {
+	f := func(what string, junk func(p *h2peer)) {
+		t.Helper()
+		sent := make(chan struct{}, 1)
+		u := newH2peers(t, func(p *h2peer) {
+			for h := p.request(); h != nil; h = p.request() {
+				if p.ok(h.StreamID, fieldText(h)); strings.Contains(fieldText(h), ":path: /one\n") {
+					junk(p)
+					sent <- struct{}{}
+				}
+			}
+		})
+		p := h2client(t, h2target(u.addr))
+		r, err := p.Do(bg, get("/one"))
+		body(t, r, err)
+		soon(t, "junk", sent)
+		for _, uri := range []string{"/two", "/three"} {
+			r, err := p.Do(bg, get(uri))
+			if got := body(t, r, err); !strings.Contains(got, ":path: "+uri+"\n") {
+				t.Errorf("%s: %s is answered with %q", what, uri, got)
+			}
+		}
+	}
+	f("nothing", func(p *h2peer) {})
+	f("garbage", func(p *h2peer) { io.WriteString(p.conn, "PING-GARBAGE AND MORE OF IT") })
+	f("a reply of HTTP/1", func(p *h2peer) { io.WriteString(p.conn, ok) })
+	f("data of a stream that is over", func(p *h2peer) { p.data(1, true, "stale") })
+	f("a reply to a stream that is over", func(p *h2peer) { p.ok(1, "stale") })
+	f("a reply to nobody", func(p *h2peer) { p.ok(99, "stale") })
+	f("a reset of nobody", func(p *h2peer) { p.reset(99, http2.ErrCodeInternal) })
+}
+
 // Retire closes what is idle, and what is busy after its last call (R-POOL-6).
 func TestH2Retire(t *testing.T) {
 	closed := make(chan int, 1)

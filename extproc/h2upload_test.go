@@ -293,20 +293,50 @@ func TestH2CallCloseJoins(t *testing.T) {
 	}
 }
 
-// Bytes of a body that were given away are not sent twice.
-func TestH2GivenBodiesStay(t *testing.T) {
-	u := newH2peers(t, func(p *h2peer) {
-		for f := p.next(); f != nil; f = p.next() {
-			if d, ok := f.(*http2.DataFrame); ok {
-				p.reset(d.StreamID, http2.ErrCodeRefusedStream)
+// R-UP-4: what a peer has had of a body, of a stream that it says it has not
+// processed, goes to it again over another connection, as far as it is kept, and to
+// no other peer; what is not kept goes nowhere again.
+func TestH2GivenBodies(t *testing.T) {
+	f := func(size, seen, refusals int, length int64, wantConns int32, wantErr string) {
+		t.Helper()
+		u := newH2peers(t, func(p *h2peer) {
+			got := 0
+			for f := p.next(); f != nil; f = p.next() {
+				d, ok := f.(*http2.DataFrame)
+				if !ok {
+					continue
+				}
+				got += len(d.Data())
+				if p.n <= refusals && got >= seen {
+					p.goAway(0, http2.ErrCodeNo)
+					continue
+				}
+				if n := uint32(len(d.Data())); n > 0 {
+					p.write(func() { p.fr.WriteWindowUpdate(0, n); p.fr.WriteWindowUpdate(d.StreamID, n) })
+				}
+				if d.StreamEnded() {
+					p.ok(d.StreamID, fmt.Sprint(got))
+				}
+			}
+		})
+		c := post(length, bytes.NewReader(pattern(size)))
+		r, err := h2client(t, h2target(u.addr)).Do(bg, c)
+		if err == nil {
+			if got := body(t, r, err); got != fmt.Sprint(size) {
+				t.Errorf("%d bytes: %s came", size, got)
 			}
 		}
-	})
-	r, err := h2client(t, h2target(u.addr)).Do(bg, post(3, strings.NewReader("abc")))
-	fails(t, r, err, 502, "upstream_transport")
-	if n := u.conns.Load(); n != 1 {
-		t.Errorf("%d connections", n)
+		if _, dial := errors.AsType[*DialError](err); dial || exchange.ReasonOf(err) != wantErr || u.conns.Load() != wantConns {
+			t.Errorf("%d bytes: %v, %d connections", size, err, u.conns.Load())
+		}
+		c.Close()
 	}
+	f(3, 3, 1, 3, 2, "")
+	f(3, 3, 2, -1, 3, "")
+	f(64<<10, 1, 1, 64<<10, 2, "")
+	f(3, 3, 99, 3, h2Tries, "upstream_transport")
+	f(65<<10, firstPart+1, 1, 65<<10, 1, "upstream_transport")
+	f(100<<10, firstPart+1, 1, -1, 1, "upstream_transport")
 }
 
 // GOAWAY lets the streams that the peer has taken end, on its connection; new ones
