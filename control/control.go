@@ -220,6 +220,13 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.c.Handler.ServeHTTP(w, r)
 }
 
+// Lost reports whether the socket is not at its path any more, as when somebody has
+// cleaned the directory: no client finds it.
+func (s *Server) Lost() bool {
+	fi, err := os.Lstat(s.c.Path)
+	return err != nil || !os.SameFile(fi, s.own)
+}
+
 // Shutdown stops accepting, lets answers under way finish until ctx is done, cuts
 // what is left, joins serve and every call of the handler, and removes the socket, unless it is another server's by
 // now. It is also right after Listen alone.
@@ -239,7 +246,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.closed = true
 	s.mu.Unlock()
 	s.running.Wait()
-	if fi, err := os.Lstat(s.c.Path); err == nil && os.SameFile(fi, s.own) {
+	if !s.Lost() {
 		os.Remove(s.c.Path)
 	}
 }

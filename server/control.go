@@ -84,6 +84,17 @@ func (s *Server) startControl() {
 	s.control = c
 }
 
+// keepControl opens the control socket again if it has been removed, or could not be
+// opened before. SIGHUP asks for it.
+func (s *Server) keepControl() {
+	if s.control != nil && !s.control.Lost() {
+		return
+	}
+	s.stopControl()
+	s.control = nil
+	s.startControl()
+}
+
 func (s *Server) stopControl() {
 	if s.control == nil {
 		return

@@ -223,6 +223,33 @@ func TestWatchPlainTree(t *testing.T) {
 	}
 }
 
+// A control socket that somebody has removed is there again after a SIGHUP.
+func TestControlSocketComesBack(t *testing.T) {
+	a := runAsked(t, treeOf(t, ""), Options{})
+	if err := os.RemoveAll(filepath.Join(a.root, "run")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := a.order(t, "/v1/reload", ReloadRequest{}); err == nil {
+		t.Fatalf("without a socket: %+v", out)
+	}
+	a.reload(t)
+	deadline := time.Now().Add(patience)
+	for {
+		if _, err := a.order(t, "/v1/reload", ReloadRequest{}); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(a.root, "run/*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // Everything that can be asked is asked at once while reloads and a stop come along:
 // each is answered or told why not, and nothing is left behind (TestMain).
 func TestOrdersAtOnce(t *testing.T) {

@@ -163,6 +163,7 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 			return
 		case <-others[syscall.SIGHUP]:
 			s.reload()
+			s.keepControl()
 		case o := <-s.orders:
 			o.do()
 			close(o.done)
