@@ -110,11 +110,12 @@ func (c *h1conn) sendAsk(m rawio.Memory) (int, error) {
 
 // askLess goes on with a request that did not go out whole.
 func (c *h1conn) askLess(request []byte, ae *rawio.AskError, m rawio.Memory) (int, error) {
-	if isTimeout(ae.Err) && ae.Sent == 0 {
+	full := errors.Is(ae.Err, syscall.EAGAIN) // which calls itself a timeout
+	if !full && isTimeout(ae.Err) && ae.Sent == 0 {
 		return 0, ae.Err // nothing has happened yet: the call may ask again
 	}
 	c.ask = nil
-	if !errors.Is(ae.Err, syscall.EAGAIN) {
+	if !full {
 		return 0, ae
 	}
 	if _, err := c.Write(request[ae.Sent:]); err != nil {

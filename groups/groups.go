@@ -170,9 +170,6 @@ func (g *Group) SharesVerdict(i int, o *Group, j int) bool {
 	return g.peers[i].verdict == o.peers[j].verdict
 }
 
-// Policy returns how the group chooses.
-func (g *Group) Policy() Policy { return g.o.Policy }
-
 // Explain notes the policy and the peers as they are now. Its error is that of
 // Reserve.
 func (g *Group) Explain(x *exchange.Exchange) error {

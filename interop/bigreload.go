@@ -44,15 +44,16 @@ func (r *run) bigReloads(dir string) (string, error) {
 	warm, late, took, err := l.reloads(ctx, r.bin, n)
 	stop()
 	load.Wait()
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case len(l.wrong) > 0:
-		return "", errors.Join(l.wrong...)
+	}
+	answers, err := l.verdict()
+	if err != nil {
+		return "", err
 	}
 	slices.Sort(took)
-	said := fmt.Sprintf("%d reloads of %.2f s (median); p99 of 200 requests/s %.1f ms before, %.1f ms during them; resident %.0f MiB after the first %d, %.0f MiB after the last",
-		n, took[len(took)/2].Seconds(), p99(l.calm), p99(l.busy), mib(warm), n/5, mib(late))
+	said := fmt.Sprintf("%d reloads of %.2f s (median); %s; resident %.0f MiB after the first %d, %.0f MiB after the last",
+		n, took[len(took)/2].Seconds(), answers, mib(warm), n/5, mib(late))
 	if late-warm > warm/4+flatMost {
 		return "", errors.New(said)
 	}
@@ -62,10 +63,7 @@ func (r *run) bigReloads(dir string) (string, error) {
 // steady asks for a file 200 times a second.
 type steady struct {
 	*jet
-	mu         sync.Mutex
-	during     bool
-	calm, busy []time.Duration
-	wrong      []error
+	latencies
 }
 
 func (l *steady) ask(ctx context.Context) {
@@ -73,28 +71,7 @@ func (l *steady) ask(ctx context.Context) {
 	defer c.CloseIdleConnections()
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/", nil) // is well-formed
 	req.Host = "host0.test"
-	for ctx.Err() == nil {
-		l.mu.Lock()
-		during := l.during
-		l.mu.Unlock()
-		began := time.Now()
-		err := home(c, req)
-		took := time.Since(began)
-		if ctx.Err() != nil {
-			return
-		}
-		l.mu.Lock()
-		switch {
-		case err != nil && len(l.wrong) < 5:
-			l.wrong = append(l.wrong, err)
-		case during:
-			l.busy = append(l.busy, took)
-		default:
-			l.calm = append(l.calm, took)
-		}
-		l.mu.Unlock()
-		sleep(ctx, 20*time.Millisecond-took)
-	}
+	l.every(ctx, 20*time.Millisecond, func() error { return home(c, req) })
 }
 
 // home asks for the page of the host.
@@ -114,9 +91,7 @@ func home(c *client, req *http.Request) error {
 // resident memory after a fifth of them and at the end.
 func (l *steady) reloads(ctx context.Context, bin string, n int) (warm, late int64, took []time.Duration, err error) {
 	sleep(ctx, 4*time.Second)
-	l.mu.Lock()
-	l.during = true
-	l.mu.Unlock()
+	l.begin()
 	for i := range n {
 		began := time.Now()
 		if out, err := exec.CommandContext(ctx, bin, "--root", l.root, "reload").CombinedOutput(); err != nil {
@@ -131,13 +106,4 @@ func (l *steady) reloads(ctx context.Context, bin string, n int) (warm, late int
 	}
 	late, err = l.memory("VmRSS")
 	return warm, late, took, err
-}
-
-// p99 is the 99th percentile in milliseconds.
-func p99(list []time.Duration) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	slices.Sort(list)
-	return float64(list[len(list)*99/100].Microseconds()) / 1000
 }

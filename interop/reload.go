@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	gorilla "github.com/gorilla/websocket"
@@ -53,11 +51,7 @@ type reloader struct {
 	app, ws *mortal
 	sockets []*gorilla.Conn
 
-	mu     sync.Mutex
-	calm   []time.Duration // of requests before the changes
-	busy   []time.Duration // and during them
-	wrong  []error
-	during atomic.Bool
+	latencies
 }
 
 // vhost is the host's file; each version has another context, and another weight.
@@ -121,7 +115,7 @@ func (l *reloader) changes() (string, error) {
 	defer load.Wait()
 	defer stop()
 	sleep(ctx, 3*time.Second)
-	l.during.Store(true)
+	l.begin()
 	var took []time.Duration
 	for i := range 20 {
 		before, err := l.j.metric("httpjet_config_generation")
@@ -182,35 +176,11 @@ func (l *reloader) ask(ctx context.Context, i int, period time.Duration) {
 	if i%2 == 0 {
 		path, body = "/app/x", "app\n"
 	}
-	for ctx.Err() == nil {
-		began, during := time.Now(), l.during.Load()
+	l.every(ctx, period, func() error {
 		a, err := c.get(path, 200)
 		if err == nil && string(a.body) != body {
 			err = fmt.Errorf("%s is %q", path, a.body)
 		}
-		took := time.Since(began)
-		l.mu.Lock()
-		switch {
-		case err != nil && len(l.wrong) < 10:
-			l.wrong = append(l.wrong, err)
-		case during:
-			l.busy = append(l.busy, took)
-		default:
-			l.calm = append(l.calm, took)
-		}
-		l.mu.Unlock()
-		sleep(ctx, period-took)
-	}
-}
-
-func (l *reloader) verdict() (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.wrong) > 0 {
-		return "", errors.Join(l.wrong...)
-	}
-	if len(l.calm) == 0 || len(l.busy) == 0 {
-		return "", errors.New("no request was made")
-	}
-	return fmt.Sprintf("%d requests, none failed; p99 %.1f ms before, %.1f ms during the changes", len(l.calm)+len(l.busy), p99(l.calm), p99(l.busy)), nil
+		return err
+	})
 }

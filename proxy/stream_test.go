@@ -48,7 +48,7 @@ func TestEventStreamEndsWithItsRoute(t *testing.T) {
 	t.Cleanup(func() { ln.Close(); <-served })
 	client := extproc.NewH1(extproc.Target{Scheme: extproc.H1, Network: "tcp", Address: ln.Addr().String(), KeepAlive: time.Minute}, nil)
 	t.Cleanup(client.Retire)
-	route := tunnels.NewSet("route", nil)
+	route := new(tunnels.Leaving).Set("", "route")
 	b := groups.Breaker{Threshold: 1, Open: time.Hour, HalfOpen: 1, FailOn: groups.FailOn{Transport: true, Timeout: true}}
 	g := groups.New(groups.Options{Peers: []groups.Peer{{Client: client}}, State: groups.NewState(1, nil, b)})
 	s := exchangetest.Start(t, &exchangetest.Site{Handler: &Handler{Group: g, Tunnels: route}}, false)

@@ -22,7 +22,7 @@ type Tunnel interface{ Close() }
 type Set struct {
 	key     string
 	name    string
-	leaving *Leaving // nil: what is in it stays
+	leaving *Leaving
 
 	mu     sync.Mutex
 	open   map[Tunnel]struct{}
@@ -30,10 +30,7 @@ type Set struct {
 	due    time.Time // when it will be closed; zero: it is in use
 }
 
-// NewSet returns an empty set; name says what it belongs to.
-func NewSet(name string, l *Leaving) *Set { return &Set{name: name, leaving: l} }
-
-// Name is what NewSet was told.
+// Name says what the set belongs to.
 func (s *Set) Name() string { return s.name }
 
 // Join adds t to each of the sets, or to none and reports false if one is closed.
@@ -108,9 +105,6 @@ func (s *Set) Close() int {
 // Retire is called when no generation has what the set belongs to any more. One that
 // had no tunnels is not listed: reloads that are refused, and rehearsals, make many.
 func (s *Set) Retire() {
-	if s.leaving == nil {
-		return
-	}
 	due := time.Now().Add(s.leaving.time())
 	s.mu.Lock()
 	if s.due.IsZero() { // else it was only found again by a generation that never served

@@ -30,7 +30,7 @@ func join(t *testing.T, want bool, sets ...*Set) *tunnel {
 func TestTunnelsEndAfterTheirRouteOrPeer(t *testing.T) {
 	var l Leaving
 	l.SetDelay(30 * time.Second)
-	route, peer, other := NewSet("route", &l), NewSet("peer", &l), NewSet("other", &l)
+	route, peer, other := l.Set("route", "route"), l.Set("peer", "peer"), l.Set("other", "other")
 	a, b := join(t, true, route, peer), join(t, true, route, other)
 	peer.Retire()
 	now := time.Now()

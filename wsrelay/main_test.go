@@ -120,7 +120,7 @@ func listen(t *testing.T) net.Listener {
 func handler(addr string) (*Handler, *extproc.H1Client) {
 	c := extproc.NewH1(extproc.Target{Scope: "vhost:a", Name: "websocket:/chat", Kind: extproc.KindProxy, Scheme: extproc.H1,
 		Network: "tcp", Address: addr, InitTimeout: patience}, nil)
-	return &Handler{Tunnels: tunnels.NewSet("", nil), Group: groups.Single(c), InitTimeout: patience}, c
+	return &Handler{Tunnels: new(tunnels.Leaving).Set("", ""), Group: groups.Single(c), InitTimeout: patience}, c
 }
 
 // site is a front end with h, and raw clients of it.

@@ -42,7 +42,7 @@ func TestRelaysRest(t *testing.T) {
 			p.ended()
 		}), patience
 		c := extproc.NewH1(tg, cfg)
-		h := &Handler{Tunnels: tunnels.NewSet("", nil), Group: groups.Single(c)}
+		h := &Handler{Tunnels: new(tunnels.Leaving).Set("", ""), Group: groups.Single(c)}
 		s := serve(t, h, secure)
 		p := s.tunnel()
 		s.parked(1)
