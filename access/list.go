@@ -1,6 +1,7 @@
-// Package access says which addresses an accessControl block lets in, which of
+// Package access says who is let in: which addresses an accessControl block lets in, which of
 // them are trusted proxies, and who the client behind such a proxy is. It knows
-// no realm, no path and no virtual host; it sends no answer.
+// no path and no virtual host, and sends no answer. Realms and their passwords are
+// here too (Realm, Guard).
 package access
 
 import (

@@ -85,6 +85,8 @@ func TestLine(t *testing.T) {
 		func(x *exchange.Exchange) {
 			x.Req.Client, x.Req.Remote = netip.Addr{}, netip.MustParseAddrPort("[::ffff:198.51.100.1]:5")
 		}, hello)
+	f(Common, `192.0.2.1 - ann+b\"c\x01 [04/Mar/2026:04:06:07 +0000] "GET /a?b HTTP/1.1" 200 5`+id,
+		func(x *exchange.Exchange) { x.Req.User = "ann b\"c\x01" }, hello)
 	f(Combined, `192.0.2.1 - - [04/Mar/2026:04:06:07 +0000] "GET /\"\x0d\x0a\xc3\xa9\x7f HTTP/1.1" 200 5 "-" "a\\\x00\x1b[31m"`+id,
 		func(x *exchange.Exchange) {
 			x.Req.Target = "/\"\r\n\u00e9\x7f"

@@ -43,7 +43,9 @@ func (c *Clock) at(t time.Time) []byte {
 // if buf is large enough.
 func (f Format) Line(buf []byte, x *exchange.Exchange, err error, c *Clock, now time.Time) []byte {
 	buf = appendAddr(buf, x)
-	buf = append(buf, " - - ["...)
+	buf = append(buf, " - "...)
+	buf = appendUser(buf, x.Req.User)
+	buf = append(buf, " ["...)
 	began := x.Began
 	if began.IsZero() {
 		began = now
@@ -73,6 +75,21 @@ func (f Format) Line(buf []byte, x *exchange.Exchange, err error, c *Clock, now 
 	buf = append(buf, ' ')
 	buf = orDash(buf, x.Req.ID)
 	return append(buf, '\n')
+}
+
+// appendUser appends the name of a user as one column: a blank in it would make two.
+func appendUser(buf []byte, name string) []byte {
+	if name == "" {
+		return append(buf, '-')
+	}
+	from := len(buf)
+	buf = escape(buf, name)
+	for i := from; i < len(buf); i++ {
+		if buf[i] == ' ' {
+			buf[i] = '+'
+		}
+	}
+	return buf
 }
 
 // appendTime appends t, which is in UTC, as "02/Jan/2006:15:04:05 +0000". By its

@@ -46,6 +46,8 @@ var Codes = []Code{
 		Do: "Write the elements of today; LiteSpeed's own console does so when it saves.", Treatment: xmlconf.Refused},
 	{Code: "E-READ", Severity: "error", Means: "A file cannot be read. Without the server file the tree does not load; a virtual host without its file answers 503.",
 		Do: "Check the path and the rights of the user of the process.", Treatment: xmlconf.Refused},
+	{Code: "E-REALM", Severity: "error", Means: "The file of users or groups of a realm cannot be read, or is over 8 MiB. What asks for it answers 503 until the file is right.",
+		Do: "Make the file readable for httpjet."},
 	{Code: "E-REWRITE", Severity: "error", Means: "A rewrite rule cannot be used: it is left out with its conditions, and the other rules count. A target of [P] that cannot be used answers 502.",
 		Do: "Correct the place that is named.", Treatment: xmlconf.Refused},
 	{Code: "E-ROOT", Severity: "error", Means: "The file has the root element of another kind of file. It is not used.", Do: "Name the right file.", Treatment: xmlconf.Refused},

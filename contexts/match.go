@@ -36,11 +36,12 @@ type Context struct {
 	Rules   []*rewrite.Program // own ones, then those of contexts around it; nil: none run
 	Dirs    *rewrite.Dirs      // .htaccess files about the files of Root; nil: not read
 
-	Access   *access.List // nil: no restriction
-	NoBrowse bool         // allowBrowse 0: 403
-	NoScript bool         // enableScript 0: 403 for scripts
-	Closed   string       // why the context answers 503 (R-SAFE-1); "" if it does not
-	MaxBody  int64        // bytes, 0: the server's
+	Access   *access.List  // nil: no restriction
+	Realm    *access.Guard // of the users that may have it; nil: asks for no password
+	NoBrowse bool          // allowBrowse 0: 403
+	NoScript bool          // enableScript 0: 403 for scripts
+	Closed   string        // why the context answers 503 (R-SAFE-1); "" if it does not
+	MaxBody  int64         // bytes, 0: the server's
 
 	Scope, Group string // of the upstream, for logs
 }
@@ -50,7 +51,7 @@ func (c *Context) whole() bool { return c.Exact || c.Regexp != nil }
 
 // restricts reports whether c keeps somebody from what lies in it.
 func (c *Context) restricts() bool {
-	return c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil
+	return c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil || c.Realm != nil
 }
 
 func (c *Context) serves(method string) bool {

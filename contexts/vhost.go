@@ -236,9 +236,32 @@ func loosePath(path string) string {
 // row 13b): before body, cache and every kind of route.
 // The method does not matter: who may not read a path may not write it either
 // (R-SAFE-1).
+//
+// Realms are asked last, so that nobody is asked for a password who would be refused
+// with it too. A context with a realm has it instead of that of a context around it,
+// as in LiteSpeed: a client has one password for one request. A context that does
+// not serve the method takes no other's realm away.
 func (v *VHost) guard(x *exchange.Exchange, path string) (err error) {
-	v.contexts.guards.each(path, func(c *Context) bool {
+	realms := false
+	if v.contexts.guards.each(path, func(c *Context) bool {
+		realms = realms || c.Realm != nil
 		err = c.refuse(x)
+		return err != nil
+	}) || !realms {
+		return err
+	}
+	var inner *Context // whose realm goes before that of others
+	v.contexts.guards.each(path, func(c *Context) bool {
+		if c.Realm == nil || inner != nil && inner.URI != c.URI {
+			return false
+		}
+		if x.Explaining() {
+			x.Note("realm", "context %s asks for a user and a password", c.URI)
+		}
+		if c.serves(x.Req.Method) {
+			inner = c
+		}
+		err = c.Realm.Admit(x)
 		return err != nil
 	})
 	return err

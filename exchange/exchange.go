@@ -68,6 +68,10 @@ type Request struct {
 	Local    netip.AddrPort // address the peer connected to
 	Client   netip.Addr     // resolved client (R-ACL-4), unmapped; the peer's until resolved
 	TLS      *tls.ConnectionState
+
+	// User is who a realm found the client to be, by its password; "" if no realm was
+	// asked. It is the REMOTE_USER of logs and applications, with AUTH_TYPE Basic.
+	User string
 }
 
 // Sent returns the target as it goes upstream: as rewrite rules have made it, else

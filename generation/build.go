@@ -237,7 +237,7 @@ func Honours(r xmlconf.Restriction) bool {
 		return false
 	}
 	switch r.Element {
-	case "accessControl", "allowBrowse", "enabled":
+	case "accessControl", "allowBrowse", "enabled", "realm":
 		return true
 	}
 	return false

@@ -61,6 +61,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 		out.Access = nil
 	}
 	b.closeContext(c, out)
+	b.buildRealm(h, c, out)
 	if !b.buildKind(h, c, out) {
 		return nil
 	}
@@ -159,7 +160,7 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 			b.shut(c, out, c.At("location"), "write a context for each directory", "a location in a context with a regular expression or pattern is not honoured yet")
 			return true
 		}
-		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil {
+		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil && out.Realm == nil {
 			b.fs.Warn("W-SKIPPED", c.At("location"), "create it or correct the path", "context %q is left out: location %s does not exist", c.URI, c.Location)
 			return false
 		}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"httpjet/access"
 	"httpjet/accesslog"
 	"httpjet/budget"
 	"httpjet/contexts"
@@ -55,6 +56,7 @@ type Kept struct {
 	Sinks    keep.Map[accesslog.Options, *accesslog.Sink]
 	Dialer   extproc.Dialer                 // of all clients
 	Tunnels  keep.Map[string, *tunnels.Set] // by route, and by peer
+	Realms   keep.Map[access.RealmOptions, *access.Realm]
 	Leaving  tunnels.Leaving
 	Bodies   *budget.Bodies
 	Probes   *budget.Permits // of probes in flight; nil: each generation has its own

@@ -3,6 +3,7 @@ package generation
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/netip"
@@ -80,6 +81,11 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 		w := &safetyFront{}
 		x := &exchange.Exchange{}
 		x.Reset(w)
+		if rest, ok := strings.CutPrefix(path, "user="); ok { // "user=NAME:PASSWORD PATH"
+			user, target, _ := strings.Cut(rest, " ")
+			x.Req.Fields.Add("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user)))
+			path = target
+		}
 		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Scheme = "GET", path, "v.test", "http"
 		if rest, ok := strings.CutPrefix(path, "http://"); ok {
 			i := strings.IndexByte(rest, '/')
@@ -384,4 +390,59 @@ func TestNoScriptContexts(t *testing.T) {
 	f(off, "", 403)
 	f("", off, 403)
 	f("", "", 503) // asked, and not there
+}
+
+// R-ACL-7: a context with a realm asks for a password, whatever answers below it, and
+// one whose realm cannot be had answers 503.
+func TestRealms(t *testing.T) {
+	const users = "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\nbob:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=:staff\n" // of "secret"
+	p := safetyParts{
+		vhost: `<security><realmList>
+			<realm><name>R</name><userDB><location>conf/users</location></userDB></realm>
+			<realm><name>G</name><userDB><location>conf/gone</location></userDB></realm>
+			<realm><name>L</name><type>ldap</type><userDB><location>ldap://x</location></userDB></realm>
+			<realm><name>N</name></realm></realmList></security>
+			<contextList>
+			<context><uri>/a/</uri><realm>R</realm></context>
+			<context><uri>/a/in/</uri><realm>R</realm><required>group staff</required><authName>inner</authName></context>
+			<context><uri>/a/deny/</uri><realm>R</realm><accessControl><deny>*</deny></accessControl></context>
+			<context><uri>/get/</uri><realm>R</realm><required>user ann</required><methods>POST</methods></context>
+			<context><uri>/</uri><realm>R</realm><required>user bob</required></context>
+			<context><uri>/gone/</uri><realm>G</realm></context>
+			<context><uri>/ldap/</uri><realm>L</realm></context>
+			<context><uri>/none/</uri><realm>N</realm></context>
+			<context><uri>/unknown/</uri><realm>X</realm></context>
+			<context><uri>/bad/</uri><realm>R</realm><required>ann</required></context>
+			</contextList>`,
+		files: map[string]string{"../conf/users": users, "a/in/x.txt": "text", "a/deny/x.txt": "leak", "get/x.txt": "text", "gone/x.txt": "leak",
+			"ldap/x.txt": "leak", "none/x.txt": "leak", "unknown/x.txt": "leak", "bad/x.txt": "leak"},
+	}
+	ask, fs := p.build(t)
+	f := func(path, user string, want int) {
+		t.Helper()
+		target := path
+		if user != "" {
+			target = "user=" + user + " " + path
+		}
+		if status, body := ask(target); status != want || strings.Contains(body, "leak") {
+			t.Errorf("%s: %d %q, want %d", target, status, body, want)
+		}
+	}
+	f("/a/x.txt", "", 401)
+	f("/a/x.txt", "ann:secret", 200)
+	f("/a/x.txt", "ann:wrong", 401)
+	f("/a/in/x.txt", "ann:secret", 401) // the realm of the inner context
+	f("/a/in/x.txt", "bob:secret", 200)
+	f("/a/in;x/../x.txt", "ann:secret", 200)
+	f("/;x/a/in/x.txt", "ann:secret", 401) // as an application may read it
+	f("/a/deny/x.txt", "", 403)            // nobody is asked for a password in vain
+	f("/a/none.txt", "", 401)              // and none is told what there is
+	f("/get/x.txt", "ann:secret", 401)     // its realm is not for this method alone
+	f("/x.txt", "ann:secret", 401)
+	for _, dir := range []string{"gone", "ldap", "none", "unknown", "bad"} {
+		f("/"+dir+"/x.txt", "bob:secret", 503)
+	}
+	if n := fs.Count(xmlconf.Error); n != 5 {
+		t.Errorf("%d errors: %v", n, fs.All())
+	}
 }

@@ -475,3 +475,21 @@ func BenchmarkVariables(b *testing.B) {
 		v.Reset()
 	}
 }
+
+// R-ACL-7: an application is told whom a realm has let in, and by nothing that the
+// client sends.
+func TestVariablesOfUser(t *testing.T) {
+	for _, user := range []string{"", "ann"} {
+		dir := siteWith(t, "app/index.php")
+		x, _ := newExchange("/app/", "Remote-User: eve", "Auth-Type: none")
+		x.Req.User = user
+		resolve(t, x, dir)
+		got := run(t, x, Options{Env: []exchange.Field{}})
+		if want := user != ""; slices.Contains(got, "REMOTE_USER="+user) != want || slices.Contains(got, "AUTH_TYPE=Basic") != want {
+			t.Errorf("user %q: %s", user, strings.Join(got, "\n"))
+		}
+		if slices.Contains(got, "REMOTE_USER=eve") {
+			t.Error("the client has named itself")
+		}
+	}
+}

@@ -52,6 +52,10 @@ func (h *Handler) variables(v *exchange.Fields, x *exchange.Exchange, t target) 
 	v.Add("REDIRECT_STATUS", "200") // php-cgi runs nothing without it
 	h.addServer(v, &x.Req)
 	addClient(v, x)
+	if x.Req.User != "" {
+		v.Add("AUTH_TYPE", "Basic")
+		v.Add("REMOTE_USER", x.Req.User)
+	}
 	addBody(v, &x.Req)
 	if x.Req.Scheme == "https" {
 		v.Add("HTTPS", "on")

@@ -24,9 +24,9 @@ type Context struct {
 	ExtraHeaders    string         `conf:"extraHeaders" unit:"text" as:"later" doc:"lines: operations on response fields"`
 	EnableScript    bool           `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
 
-	Realm      string `conf:"realm" as:"closes" changed:"also asked for on [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"name of a realm: Basic authentication"`
-	AuthName   string `conf:"authName" doc:"text of the challenge"`
-	Required   string `conf:"required" doc:"valid-user, user a b, group g"`
+	Realm      string `conf:"realm" changed:"also asked for on [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"name of a realm: Basic authentication; instead of that of a context around it"`
+	AuthName   string `conf:"authName" doc:"text of the challenge; absent: the name of the realm"`
+	Required   string `conf:"required" default:"valid-user" doc:"valid-user, user a b, group g"`
 	Authorizer string `conf:"authorizer" expand:"1" as:"closes" doc:"fcgiauth application"`
 
 	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path stays inside, which is not honoured yet: it answers 503"`

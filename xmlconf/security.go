@@ -91,7 +91,7 @@ type HotlinkCtrl struct {
 type HostSecurity struct {
 	Block
 	AccessControl   *AccessControl   `conf:"accessControl" doc:"addresses; a refused client gets 403"`
-	Realms          []*Realm         `conf:"realmList/realm" doc:"password realms; no context can use one yet"`
+	Realms          []*Realm         `conf:"realmList/realm" doc:"password realms, which contexts name"`
 	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" as:"closes" gate:"enableHotlinkCtrl" doc:"Referer check"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this host"`
 
@@ -117,9 +117,9 @@ type Realm struct {
 // RealmDB is one file of a realm.
 type RealmDB struct {
 	Block
-	Location     string   `conf:"location" unit:"path" doc:"file: user:hash[:groups], or group: user user"`
-	MaxCacheSize int      `conf:"maxCacheSize" unit:"size" range:"0..102400" default:"200" doc:"entries kept"`
-	CacheTimeout int      `conf:"cacheTimeout" unit:"s" range:"0..3600" default:"60" doc:"life of an entry"`
+	Location     string   `conf:"location" unit:"path" doc:"file: user:hash[:groups], or group: user user; hashes are bcrypt, $apr1$, $1$, $5$, $6$ and {SHA}; looked at again once a second; over 8 MiB it closes the realm"`
+	MaxCacheSize int      `conf:"maxCacheSize" unit:"size" range:"0..102400" default:"200" doc:"verdicts about passwords that are kept"`
+	CacheTimeout int      `conf:"cacheTimeout" unit:"s" range:"0..3600" default:"60" doc:"life of a verdict, unless the file changes"`
 	_            struct{} `conf:"type" as:"obsolete" why:"leftover" doc:"older place of the realm's type"`
 	_            struct{} `conf:"attrPasswd" as:"noeffect" why:"ldap" doc:"LDAP"`
 	_            struct{} `conf:"attrMemberOf" as:"noeffect" why:"ldap" doc:"LDAP"`

@@ -1,0 +1,77 @@
+package generation
+
+import (
+	"strings"
+	"time"
+
+	"httpjet/access"
+	"httpjet/contexts"
+	"httpjet/xmlconf"
+)
+
+// buildRealm sets who may have a context, by password (R-ACL-7). A realm that is not
+// declared, or is of a kind that is not built, closes the context; one whose files
+// cannot be read closes it for as long as they cannot.
+func (b *builder) buildRealm(h *host, c *xmlconf.Context, out *contexts.Context) {
+	if c.Realm == "" {
+		return
+	}
+	decl := realmOf(h.Conf, c.Realm)
+	switch {
+	case decl == nil:
+		hint := "declare it in realmList of the virtual host"
+		if meant := xmlconf.Suggest(c.Realm, realmNames(h.Conf)); meant != "" {
+			hint = "is " + meant + " meant?"
+		}
+		b.shut(c, out, c.At("realm"), hint, "realm "+c.Realm+" is not declared")
+		return
+	case !strings.EqualFold(decl.Type, "file"):
+		b.shut(c, out, decl.At("type"), "use a realm of type file", "realm "+decl.Name+" is of type "+decl.Type+", which is not implemented")
+		return
+	case decl.UserDB == nil || decl.UserDB.Location == "":
+		b.shut(c, out, decl.Where, "write userDB with its location", "realm "+decl.Name+" has no file of users")
+		return
+	}
+	need, err := access.ParseRequired(c.Required)
+	if err != nil {
+		b.shut(c, out, c.At("required"), "write valid-user, user NAME, or group NAME", "required: "+err.Error())
+		return
+	}
+	out.Realm = access.NewGuard(b.realm(h, decl, c), or(c.AuthName, decl.Name), need)
+}
+
+// realm leases the realm of a declaration, with what clients have proved to it.
+func (b *builder) realm(h *host, decl *xmlconf.Realm, c *xmlconf.Context) *access.Realm {
+	o := access.RealmOptions{Users: decl.UserDB.Location, Cached: decl.UserDB.MaxCacheSize,
+		CacheFor: time.Duration(decl.UserDB.CacheTimeout) * time.Second}
+	if decl.GroupDB != nil {
+		o.Groups = decl.GroupDB.Location
+	}
+	r, release := b.kept.Realms.Acquire(o, func() *access.Realm { return access.NewRealm(o) })
+	b.g.leases = append(b.g.leases, release)
+	if err := r.Fault(); err != nil {
+		b.fs.Error("E-REALM", decl.UserDB.At("location"), "make the file readable: lines of user:hash, as htpasswd -B writes them",
+			"context %q of virtual host %q: realm %q: %v; it answers 503 until the file can be read", c.URI, h.Name, decl.Name, err)
+	}
+	if err := r.GroupFault(); err != nil && strings.Contains(strings.ToLower(c.Required), "group") {
+		b.fs.Error("E-REALM", decl.GroupDB.At("location"), "make the file readable: lines of group: user user",
+			"context %q of virtual host %q: realm %q: %v; it answers 503 until the file can be read", c.URI, h.Name, decl.Name, err)
+	}
+	return r
+}
+
+func realmOf(v *xmlconf.VHost, name string) *xmlconf.Realm {
+	for _, r := range v.Security.Realms {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+func realmNames(v *xmlconf.VHost) (names []string) {
+	for _, r := range v.Security.Realms {
+		names = append(names, r.Name)
+	}
+	return names
+}
