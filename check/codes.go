@@ -91,7 +91,7 @@ var Codes = []Code{
 	{Code: "W-NOEXACT", Severity: "warn", Means: "A virtual host has no exact domain on any listener: only patterns or * lead to it.", Do: "Map its domain."},
 	{Code: "W-NOLISTENER", Severity: "warn", Means: "No listener can be opened.", Do: "Declare one, or see what is told of those that are declared."},
 	{Code: "W-NOMAP", Severity: "warn", Means: "A listener maps no virtual host, or none by name where a name is needed: its requests get 404.", Do: "Map virtual hosts on it."},
-	{Code: "W-NOMTLS-PLAIN", Severity: "warn", Means: "A virtual host that requires client certificates is mapped on a plain listener too, where nobody can show one.", Do: "Map it on secure listeners alone."},
+	{Code: "W-NOMTLS-PLAIN", Severity: "warn", Means: "A virtual host that requires client certificates is mapped on a plain listener too, where nobody can show one: it sends its clients to https there.", Do: "Map it on secure listeners alone, unless this is meant."},
 	{Code: "W-NOT-YET", Severity: "warn", Means: "An element is not honoured by this version, and an answer or a limit differs from what the file says.",
 		Do: "Do it in another way until it is built.", Treatment: xmlconf.NoEffect},
 	{Code: "W-NOVERIFY", Severity: "warn", Means: "Certificates of upstreams are not verified.", Do: "Name the authority in caFile."},

@@ -12,13 +12,14 @@ import (
 
 // Table leads an exchange from its listener to a handler.
 type Table struct {
-	Listeners map[string]*domains.Map[*VHost] // by what the front end calls the listener
-	HTTPS     map[string]HTTPS                // likewise, of plain listeners that send their clients away
-	Access    *access.List                    // the server's list; nil: no restriction
-	Identity  access.Identity                 // how the client is found behind trusted proxies
-	MaxURL    int                             // bytes of the target (R-PIPE-4)
-	MaxBody   int64                           // bytes of a request body (R-PIPE-4)
-	EchoID    bool                            // answers carry X-Request-Id (R-PIPE-11)
+	Listeners    map[string]*domains.Map[*VHost] // by what the front end calls the listener
+	HTTPS        map[string]HTTPS                // likewise, of plain listeners that send their clients away
+	Access       *access.List                    // the server's list; nil: no restriction
+	Certificates map[string]*Certificates        // likewise, of secure listeners that ask their clients for certificates
+	Identity     access.Identity                 // how the client is found behind trusted proxies
+	MaxURL       int                             // bytes of the target (R-PIPE-4)
+	MaxBody      int64                           // bytes of a request body (R-PIPE-4)
+	EchoID       bool                            // answers carry X-Request-Id (R-PIPE-11)
 
 	HideReason bool // answers carry no X-Httpjet-Proxy-Error (R-HDR-8)
 }
@@ -32,6 +33,9 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 		t.explainHost(x, v, peer)
 	}
 	if err := t.redirect(x); err != nil {
+		return err
+	}
+	if err := t.certify(x, v); err != nil {
 		return err
 	}
 	if err := t.admit(x, v, peer); err != nil {

@@ -16,6 +16,7 @@ type VHost struct {
 	Suspended bool         // enabled 0 or in suspendedVhosts: 403 for everything
 	Closed    string       // why it answers 503: its file did not load, or R-SAFE-1; "" if it does not
 	Access    *access.List // nil: no restriction
+	CertPort  int          // of the secure listener that requires certificates of its clients; 0: none does
 
 	Root     *docroot.Root
 	Htaccess *rewrite.Dirs // nil: .htaccess files are not read

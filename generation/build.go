@@ -50,7 +50,8 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		tunnels: map[string]*tunnels.Set{}, tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{
 			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
-		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}, HTTPS: map[string]contexts.HTTPS{}}}
+		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}, HTTPS: map[string]contexts.HTTPS{},
+			Certificates: map[string]*contexts.Certificates{}}}
 	b.inputs()
 	b.buildLimits()
 	b.buildLogs()
@@ -237,7 +238,7 @@ func Honours(r xmlconf.Restriction) bool {
 		return false
 	}
 	switch r.Element {
-	case "accessControl", "allowBrowse", "enabled", "realm":
+	case "accessControl", "allowBrowse", "enabled", "realm", "clientVerify":
 		return true
 	}
 	return false

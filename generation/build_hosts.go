@@ -156,6 +156,7 @@ func (b *builder) buildListeners() {
 		b.g.table.Listeners[spec.Key()] = hosts
 		b.g.Listeners = append(b.g.Listeners, spec)
 	}
+	b.closeUncertified()
 	b.reportOverlaps()
 	b.reportUnmapped()
 	b.reportShared()
@@ -204,7 +205,7 @@ func (b *builder) buildRedirectToHTTPS(l *xmlconf.Listener, key string, hosts *d
 // honours yet, also where they are reached by another one (R-SAFE-1).
 func (b *builder) closeListener(l *xmlconf.Listener, hosts *domains.Map[*contexts.VHost]) {
 	for _, r := range l.Restrictions() {
-		if Honours(r) {
+		if Honours(r) && (r.Element != "clientVerify" || l.Secure) { // nobody can show a certificate to a plain one
 			continue
 		}
 		b.fs.Error("E-CLOSED", r.At, r.Hint(), "listener %q: %s; its virtual hosts answer 503 on every listener", l.Name, r.Fault())

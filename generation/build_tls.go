@@ -1,12 +1,14 @@
 package generation
 
 import (
+	"cmp"
 	"crypto/tls"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"httpjet/contexts"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
 )
@@ -44,15 +46,21 @@ func (b *builder) hasIPv6(port uint16) bool {
 func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 	names := &tlsconf.Names{Strict: b.cfg.Server.Tuning.SSLStrictSNI}
 	usable := false
+	verify, ok := b.loadVerify(&l.TLS, &l.Block)
+	if !ok {
+		b.fs.Error("E-CERT", l.Where, "write CACertFile", "secure listener %q cannot tell whose client certificates are good; it is not opened", l.Name)
+		return false
+	}
 	if !b.hasPair(&l.TLS, &l.Block) {
 		b.fs.Info("I-NOCERT", l.Where, "", "listener %q has no certificate of its own", l.Name)
-	} else if conf := b.loadCert(&l.TLS, l.SSLProtocol, l.EnableSpdy, &l.Block); conf != nil {
+	} else if conf := b.loadCert(&l.TLS, l.SSLProtocol, l.EnableSpdy, &l.Block, verify); conf != nil {
 		names.Default, usable = conf, true
 	}
 	certs, hosts := map[*xmlconf.Host]*tls.Config{}, map[string]*xmlconf.Host{}
 	for _, h := range b.cfg.VHosts {
 		hosts[h.Name] = h
 	}
+	asked := contexts.Certificates{Listener: verify, Hosts: map[*contexts.VHost]*tlsconf.Verify{}}
 	for _, m := range b.cfg.Mappings(l) { // as mapHosts: the certificate is that of the host which answers
 		h := hosts[m.VHost]
 		if h == nil {
@@ -60,8 +68,9 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 		}
 		conf, known := certs[h]
 		if !known {
-			conf = b.hostCert(h, l)
-			certs[h] = conf
+			var own *tlsconf.Verify
+			conf, own = b.hostCert(h, l, verify)
+			certs[h], asked.Hosts[b.hosts[h.Name]] = conf, own
 		}
 		usable = usable || conf != nil
 		for _, d := range m.Domains {
@@ -73,21 +82,116 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 		return false
 	}
 	b.g.tls[key] = names
+	b.require(key, &asked)
 	return true
 }
 
 // hostCert loads the vhssl certificate of a host, nil if it has none or it
-// cannot be used: the listener's then serves.
-func (b *builder) hostCert(h *xmlconf.Host, l *xmlconf.Listener) *tls.Config {
-	if h.Conf == nil || h.Conf.VHSSL == nil || !b.hasPair(&h.Conf.VHSSL.TLS, &h.Conf.VHSSL.Block) {
-		return nil
+// cannot be used: the listener's then serves. What the host asks of client
+// certificates is what its vhssl says, else what the listener asks.
+func (b *builder) hostCert(h *xmlconf.Host, l *xmlconf.Listener, verify *tlsconf.Verify) (*tls.Config, *tlsconf.Verify) {
+	if h.Conf == nil || h.Conf.VHSSL == nil {
+		return nil, verify
 	}
 	ssl := h.Conf.VHSSL
+	own, _ := ownVerify(h)
+	if own {
+		t := ssl.TLS
+		if t.CACertFile == "" && t.CACertPath == "" {
+			t.CACertFile, t.CACertPath = l.CACertFile, l.CACertPath
+		}
+		var ok bool
+		if verify, ok = b.loadVerify(&t, &ssl.Block); !ok {
+			b.shutHost(h, ssl.At("clientVerify"), "write CACertFile", "it cannot tell whose client certificates are good")
+			return nil, nil
+		}
+	}
+	pair, at := &ssl.TLS, &ssl.Block
+	if !b.hasPair(pair, at) {
+		if pair, at = &l.TLS, &l.Block; !own || !b.hasPair(pair, at) {
+			return nil, verify
+		}
+	}
 	spdy := l.EnableSpdy
 	if ssl.Written("enableSpdy") {
 		spdy = ssl.EnableSpdy
 	}
-	return b.loadCert(&ssl.TLS, l.SSLProtocol, spdy, &ssl.Block)
+	return b.loadCert(pair, l.SSLProtocol, spdy, at, verify), verify
+}
+
+// shutHost closes a host for a restriction that cannot be built (R-SAFE-1).
+func (b *builder) shutHost(h *xmlconf.Host, at xmlconf.Place, hint, why string) {
+	b.fs.Error("E-CLOSED", at, hint, "virtual host %q: %s; it answers 503", h.Name, why)
+	if v := b.hosts[h.Name]; v != nil && v.Closed == "" {
+		v.Closed = why
+	}
+}
+
+// loadVerify reads what is asked of client certificates; false if that cannot be
+// known.
+func (b *builder) loadVerify(t *xmlconf.TLS, at *xmlconf.Block) (*tlsconf.Verify, bool) {
+	v, err := tlsconf.LoadVerify(tlsconf.VerifyOptions{Mode: t.ClientVerify, Depth: t.VerifyDepth, CAFile: t.CACertFile, CAPath: t.CACertPath,
+		CRLFile: t.CRLFile, CRLPath: t.CRLPath, Seen: b.input})
+	if err != nil {
+		b.fs.Error("E-CERT", at.At("clientVerify"), "name the authorities of client certificates in CACertFile", "clientVerify %d: %v", t.ClientVerify, err)
+		b.g.Degraded = append(b.g.Degraded, err.Error())
+		return nil, false
+	}
+	return v, true
+}
+
+// require makes the table insist on what a listener and its hosts ask for.
+func (b *builder) require(key string, asked *contexts.Certificates) {
+	any := asked.Listener.Asks()
+	port, _ := strconv.Atoi(key[strings.LastIndexByte(key, ':')+1:]) // the one that is bound
+	for v, verify := range asked.Hosts {
+		any = any || verify.Asks()
+		if verify.Requires() && v.CertPort == 0 {
+			v.CertPort = cmp.Or(port, 443) // 0: of a test, the system chooses
+		}
+	}
+	if any {
+		b.g.table.Certificates[key] = asked
+	}
+}
+
+// closeUncertified closes hosts that require a certificate of their clients, where no
+// listener is open that could ask for one (R-SAFE-1).
+func (b *builder) closeUncertified() {
+	hosts := map[string]*xmlconf.Host{}
+	for _, h := range b.cfg.VHosts {
+		hosts[h.Name] = h
+		if own, mode := ownVerify(h); own && mode == tlsconf.VerifyRequired {
+			b.closeUnasked(h, h.Conf.VHSSL.At("clientVerify"))
+		}
+	}
+	s := b.cfg.Server
+	for _, l := range slices.Concat(s.Listeners, s.Refused) {
+		if !l.Secure || l.ClientVerify != tlsconf.VerifyRequired {
+			continue
+		}
+		for _, m := range b.cfg.Mappings(l) {
+			if h := hosts[m.VHost]; h != nil {
+				if own, _ := ownVerify(h); !own {
+					b.closeUnasked(h, l.At("clientVerify"))
+				}
+			}
+		}
+	}
+}
+
+// ownVerify returns the clientVerify of a host's vhssl, false if it says nothing.
+func ownVerify(h *xmlconf.Host) (own bool, mode int) {
+	if h.Conf == nil || h.Conf.VHSSL == nil || !h.Conf.VHSSL.Written("clientVerify") {
+		return false, 0
+	}
+	return true, h.Conf.VHSSL.ClientVerify
+}
+
+func (b *builder) closeUnasked(h *xmlconf.Host, at xmlconf.Place) {
+	if v := b.hosts[h.Name]; v != nil && v.CertPort == 0 && v.Closed == "" {
+		b.shutHost(h, at, "map it on a secure listener that can be opened", "it requires client certificates, and no listener is open that could ask for one")
+	}
 }
 
 // hasPair reports whether a certificate is named; half of one is told.
@@ -98,8 +202,8 @@ func (b *builder) hasPair(t *xmlconf.TLS, at *xmlconf.Block) bool {
 	return t.CertFile != "" && t.KeyFile != ""
 }
 
-func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Block) *tls.Config {
-	o := tlsconf.Options{CertFile: t.CertFile, KeyFile: t.KeyFile, Protocols: protocols, Spdy: spdy, Seen: b.input}
+func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Block, verify *tlsconf.Verify) *tls.Config {
+	o := tlsconf.Options{CertFile: t.CertFile, KeyFile: t.KeyFile, Protocols: protocols, Spdy: spdy, Client: verify, Seen: b.input}
 	if t.CertChain && t.CACertFile != "" {
 		o.ChainFile = t.CACertFile
 	}

@@ -33,10 +33,10 @@ type Options struct {
 	Protocols int // mask of Protocol bits; with none set, 1.2 and 1.3
 	Spdy      int // mask of Spdy bits: with SpdyH2, h2 is offered by ALPN
 
-	// ClientCAFile makes the server ask for client certificates and refuse one
-	// that these authorities did not sign. To insist on one is up to the caller,
-	// who sees the request (R-TLS-2); "" asks for none.
-	ClientCAFile string
+	// Client makes the server ask for client certificates and refuse one that is not
+	// good. To insist on one is up to the caller, who sees the request (R-TLS-2); nil
+	// asks for none.
+	Client *Verify
 
 	// Seen, if not nil, is told every file and what was read of it, nil if it could
 	// not be.
@@ -66,12 +66,7 @@ func Load(o Options) (*tls.Config, error) {
 	if o.Spdy&SpdyH2 != 0 {
 		c.NextProtos = []string{"h2", "http/1.1"}
 	}
-	if o.ClientCAFile != "" {
-		if c.ClientCAs, err = loadCAs(&o); err != nil {
-			return nil, err
-		}
-		c.ClientAuth = tls.VerifyClientCertIfGiven
-	}
+	o.Client.apply(c)
 	return c, nil
 }
 
@@ -113,19 +108,6 @@ func loadPair(o Options) (tls.Certificate, error) {
 		}
 	}
 	return pair, nil
-}
-
-func loadCAs(o *Options) (*x509.CertPool, error) {
-	file := o.ClientCAFile
-	pem, err := o.read(file)
-	if err != nil {
-		return nil, fmt.Errorf("client authorities %v", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("client authorities %s: no certificate in it", file)
-	}
-	return pool, nil
 }
 
 // readFile reads a regular file of at most maxFile bytes. Its errors start with

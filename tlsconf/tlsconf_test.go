@@ -30,7 +30,7 @@ func issue(t *testing.T, dir, name string, parent *tls.Certificate) *tls.Certifi
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	by, signer := tmpl, any(key)
@@ -159,8 +159,11 @@ func TestClientCertificates(t *testing.T) {
 	issue(t, dir, "a", nil)
 	ca := issue(t, dir, "ca", nil)
 	good := issue(t, dir, "good", ca)
-	conf, err := Load(Options{CertFile: filepath.Join(dir, "a.crt"), KeyFile: filepath.Join(dir, "a.key"),
-		ClientCAFile: filepath.Join(dir, "ca.crt"), Protocols: ProtocolTLS12})
+	verify, err := LoadVerify(VerifyOptions{Mode: VerifyOptional, CAFile: filepath.Join(dir, "ca.crt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := Load(Options{CertFile: filepath.Join(dir, "a.crt"), KeyFile: filepath.Join(dir, "a.key"), Client: verify, Protocols: ProtocolTLS12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +208,11 @@ func TestUnusableFiles(t *testing.T) {
 			}
 			return filepath.Join(dir, name)
 		}
-		c, err := Load(Options{CertFile: path(cert), KeyFile: path(key), ChainFile: path(chain), ClientCAFile: path(ca)})
+		c, err := Load(Options{CertFile: path(cert), KeyFile: path(key), ChainFile: path(chain)})
+		if err == nil && ca != "" {
+			_, err = LoadVerify(VerifyOptions{Mode: VerifyOptional, CAFile: path(ca)})
+			c = nil
+		}
 		if err == nil || c != nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

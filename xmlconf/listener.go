@@ -26,13 +26,15 @@ type TLS struct {
 	KeyFile      string `conf:"keyFile" unit:"path" doc:"private key, PEM"`
 	CertFile     string `conf:"certFile" unit:"path" doc:"certificate and chain, PEM"`
 	CertChain    bool   `conf:"certChain" default:"0" doc:"the file holds the chain; all its certificates are always sent"`
-	CACertFile   string `conf:"CACertFile" unit:"path" doc:"CA of client certificates (listener), chain (vhssl)"`
-	CACertPath   string `conf:"CACertPath" unit:"path" as:"later" doc:"directory of CAs"`
+	CACertFile   string `conf:"CACertFile" unit:"path" doc:"CA of client certificates; with certChain, sent behind the own certificate too"`
+	CACertPath   string `conf:"CACertPath" unit:"path" doc:"directory of CAs of client certificates, 1000 files at most"`
 	Ciphers      string `conf:"ciphers" as:"later" doc:"TLS 1.2 ciphers, OpenSSL list"`
 	EnableSpdy   int    `conf:"enableSpdy" range:"0..15" default:"12" doc:"ALPN: 4 h2, 8 h3, 0 none"`
 	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3"`
-	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" as:"closes" doc:"client certificates: 0 none, 1 optional, 2 required, 3 optional"`
-	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" as:"later,minor" doc:"length of a client's chain"`
+	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" changed:"a request without the certificate is answered 403, over plain HTTP sent to https; another host of the connection that asks for other certificates answers 421" when:"=2" doc:"client certificates: 0 none, 1 optional and verified, 2 required, 3 optional and not verified; in vhssl instead of the listener's"`
+	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" doc:"authorities above a client's certificate, its root among them"`
+	CRLFile      string `conf:"crlFile" unit:"path" doc:"revocation lists of client certificates, PEM or DER, signed by a CA of CACertFile; a client whose CA has no list in force is refused"`
+	CRLPath      string `conf:"crlPath" unit:"path" doc:"directory of revocation lists"`
 	Stapling     bool   `conf:"enableStapling" default:"0" as:"noeffect" why:"ocsp" code:"W-STAPLING" doc:"OCSP stapling is not implemented"`
 
 	_ struct{} `conf:"ocspRespMaxAge" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
@@ -44,8 +46,6 @@ type TLS struct {
 	_ struct{} `conf:"renegProtection" as:"obsolete" why:"always" doc:"renegotiation is always refused"`
 	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" why:"tls" default:"0" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
-	_ struct{} `conf:"crlPath" as:"noeffect" why:"crl" doc:"revocation lists"`
-	_ struct{} `conf:"crlFile" as:"noeffect" why:"crl" doc:"revocation lists"`
 }
 
 // VHostMap maps domains of a listener to a host.

@@ -18,7 +18,6 @@ var reasons = map[string]reason{
 	"conns":    {"maxConnections bounds all connections", "TLS clients may use all of them"},
 	"context":  {"compression is decided by server and virtual host", "the context is compressed as its virtual host is"},
 	"cookies":  {"httpjet changes no cookies", "cookies go out without Secure unless the application sets it"},
-	"crl":      {"revocation lists are not read", "a client certificate that was revoked is taken for a good one"},
 	"debug":    {"the error log has one level of debugging", ""},
 	"files":    {"files are read by the Go runtime", ""},
 	"geo":      {"httpjet reads no geo database", "rules and applications that use GEOIP_ variables find none"},
