@@ -266,7 +266,13 @@ type Exchange struct {
 
 	Began  time.Time // when the head was complete
 	Called time.Time // when Run was called, see Recent
-	Ended  time.Time // when the last byte was handed to the wire, or it failed; the front end sets it
+
+	// Crowded says that so many exchanges were being served when this one began that
+	// others probably wait for the processor. Who is about to send lets them run first
+	// (runtime.Gosched): what many have made goes out one after the other, and the
+	// system calls do not drive the code of handlers from the caches between them.
+	Crowded bool
+	Ended   time.Time // when the last byte was handed to the wire, or it failed; the front end sets it
 
 	// Trailers are sent behind the response body where the wire can carry them.
 	// Their names must be announced in Resp.Fields before Start.
@@ -310,7 +316,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Route, x.Resource = Route{}, Resource{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env = x.Env[:0]
-	x.EchoID, x.HideReason = false, false
+	x.EchoID, x.HideReason, x.Crowded = false, false, false
 	x.explanation, x.detached = nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0

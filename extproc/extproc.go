@@ -118,6 +118,9 @@ type Call struct {
 	// told (R-HDR-1).
 	TakesTrailers bool
 
+	// Crowded lets others run before the head goes out (exchange.Exchange.Crowded).
+	Crowded bool
+
 	// upload is the body on its way to HTTP/2 peers; see Close.
 	upload *upload
 }

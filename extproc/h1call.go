@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -147,6 +148,9 @@ func (c *h1call) send() error {
 		c.conn.setReadBy(by)
 	}
 	if ask {
+		if c.req.Crowded {
+			runtime.Gosched()
+		}
 		c.conn.ask = b
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,9 @@ func (u *upload) start(now time.Time) {
 	if u.src == nil {
 		u.buf = appendHeader(u.buf, header{typ: typeStdin})
 		if u.cn.reused && u.cn.raw != nil && len(u.buf) <= askMax {
+			if u.call.Crowded {
+				runtime.Gosched()
+			}
 			u.cn.ask, u.written = u.buf, int64(len(u.buf)) // conn.receive corrects that if it fails
 			u.finish(now, nil)
 			return

@@ -62,7 +62,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		b.srv.refused.Add(1)
 	} else {
-		if place := b.srv.inFlight.take(); place != nil {
+		if place, _ := b.srv.inFlight.take(); place != nil {
 			err = b.srv.queue(r.Context(), place, bw.lim.connTimeout())
 			bw.x.Called = time.Now()
 		}

@@ -9,22 +9,23 @@ type gate struct {
 	mu    sync.Mutex
 	limit int
 	used  int
+	many  int             // see take
 	line  []chan struct{} // closed when its permit is given
 }
 
 // take returns nil if a permit was free, else a place in the line: it is closed
 // when the permit is there. A place that is not waited for any more must be
-// given to leave.
-func (g *gate) take() <-chan struct{} {
+// given to leave. many says whether at least g.many permits are in use.
+func (g *gate) take() (place <-chan struct{}, many bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.line) == 0 && (g.limit == 0 || g.used < g.limit) {
 		g.used++
-		return nil
+		return nil, g.used >= g.many
 	}
 	c := make(chan struct{})
 	g.line = append(g.line, c)
-	return c
+	return c, true
 }
 
 // leave gives up a place in the line, or the permit if it came meanwhile.
@@ -49,11 +50,11 @@ func (g *gate) release() {
 	g.admit()
 }
 
-// setLimit changes the number of permits.
-func (g *gate) setLimit(n int) {
+// setLimit changes the number of permits, and which number is many.
+func (g *gate) setLimit(n, many int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.limit = n
+	g.limit, g.many = n, many
 	g.admit()
 }
 

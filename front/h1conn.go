@@ -285,7 +285,9 @@ func (c *h1conn) exchange() bool {
 		c.r.Release() // who waits for an upstream holds no buffer
 	}
 	var err error
-	if place := c.srv.inFlight.take(); place != nil {
+	place, many := c.srv.inFlight.take()
+	c.x.Crowded = many
+	if place != nil {
 		err = c.srv.queue(c.context(), place, c.lim.connTimeout())
 		c.x.Called = time.Now()
 	}

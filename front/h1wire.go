@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"httpjet/exchange"
@@ -242,6 +243,9 @@ func (c *h1conn) send(p, end []byte) error {
 // sendSmall writes bytes that the socket takes at once, nearly always: a deadline
 // is set only if it does not, so that nobody looks at the clock before.
 func (c *h1conn) sendSmall(p []byte) error {
+	if c.x.Crowded {
+		runtime.Gosched()
+	}
 	for {
 		if !c.writeBy.IsZero() {
 			c.extendWrite() // one that was set once must not lie in the past

@@ -95,7 +95,7 @@ func accept(l *Listener) {
 	s := l.srv
 	pause := time.Duration(0)
 	for {
-		if place := s.conns.take(); place != nil {
+		if place, _ := s.conns.take(); place != nil {
 			select {
 			case <-place:
 			case <-l.quit:

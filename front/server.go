@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -84,12 +85,17 @@ func (s *Server) Snapshot() Stats {
 	}
 }
 
+// crowdPerProc exchanges at once for each processor make a crowd
+// (exchange.Exchange.Crowded): with fewer, an idle processor would be woken for one
+// that gives way.
+const crowdPerProc = 8
+
 // SetLimits applies the bounds that hold for the whole server. Call it before
 // Serve and whenever a generation is published; what is above a lowered bound
 // finishes.
 func (s *Server) SetLimits(l *Limits) {
-	s.conns.setLimit(or(l.MaxConns, 65000))
-	s.inFlight.setLimit(or(l.MaxInFlight, 2048))
+	s.conns.setLimit(or(l.MaxConns, 65000), 0)
+	s.inFlight.setLimit(or(l.MaxInFlight, 2048), crowdPerProc*runtime.GOMAXPROCS(0))
 }
 
 // lock makes the maps on first use. The caller unlocks.

@@ -108,7 +108,7 @@ func (p *hop) fill(h *Handler, x *exchange.Exchange) error {
 	p.x = x
 	h.Forward.Fields(x, &p.fields)
 	p.call = extproc.Call{Method: x.Req.Method, URI: target, Host: h.Forward.Host(x), Fields: &p.fields,
-		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, IdleTimeout: h.IdleTimeout, Now: x.Recent(),
+		Length: x.Req.Length, Inform: p.inform, HeadTimeout: h.HeadTimeout, IdleTimeout: h.IdleTimeout, Now: x.Recent(), Crowded: x.Crowded,
 		TakesTrailers: x.Req.Fields.Has("TE") && x.Req.Fields.HasToken("TE", "trailers")}
 	if x.Req.Length != 0 {
 		p.call.Body, p.call.StopBody, p.call.Trailers = x.Body(), x.StopBody, p.trailers

@@ -192,7 +192,7 @@ func (c *cgiCall) fill(h *Handler, x *exchange.Exchange, t target) *extproc.Call
 	endToEnd(&c.fields, &x.Req.Fields)
 	c.call = extproc.Call{
 		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host, Fields: &c.fields, Params: &c.params,
-		Length: x.Req.Length, HeadTimeout: h.o.HeadTimeout,
+		Length: x.Req.Length, HeadTimeout: h.o.HeadTimeout, Crowded: x.Crowded,
 	}
 	if x.Req.Length != 0 {
 		c.call.Body, c.call.StopBody, c.call.Trailers = x.Body(), x.StopBody, x.BodyTrailers
