@@ -34,7 +34,10 @@ type Context struct {
 	Root    *docroot.Root      // files of a Static context with its own location, or of CGI
 	Files   exchange.Handler   // serves them; nil: the virtual host's Static
 	Rules   []*rewrite.Program // own ones, then those of contexts around it; nil: none run
-	Dirs    *rewrite.Dirs      // .htaccess files about the files of Root; nil: not read
+	Engine  int8               // rewriting: 1 on, -1 off, 0 as in the virtual host
+	Dirs    *rewrite.Dirs      // .htaccess files about who may have the files of Root; nil: not read
+	// those in Root itself, of which rules and settings count; nil: not read
+	Htaccess *rewrite.Dirs
 
 	Access   *access.List  // nil: no restriction
 	Realm    *access.Guard // of the users that may have it; nil: asks for no password

@@ -20,6 +20,7 @@ type Target struct {
 	Handler      exchange.Handler // never nil
 	Serves       exchange.Kind
 	Scope, Group string
+	Secure       bool // reached by TLS
 }
 
 // proxied is a decision of [P]: it counts when the contexts were asked (R-P-2).
@@ -31,20 +32,30 @@ type proxied struct {
 // rewrite runs the rules of the virtual host, then those of contexts, and asks again
 // who may have the path that comes of it (dispatch rows 10 and 11). Upgrade requests
 // with a socket map are not rewritten (row 8b).
-func (v *VHost) rewrite(x *exchange.Exchange, socket *SocketMap) (*proxied, error) {
-	if v.Rules == nil && !v.rules || socket != nil {
+func (v *VHost) rewrite(x *exchange.Exchange, socket *SocketMap, l *local) (*proxied, error) {
+	if v.Rules == nil && !v.rules && l == nil || socket != nil {
 		if x.Explaining() {
 			v.explainNoRules(x, socket)
 		}
 		return nil, nil
 	}
-	before := x.Req.Path
-	p, end, err := v.runHost(x)
-	if err == nil && p == nil && !end && v.rules {
-		p, err = v.runContexts(x)
+	before, query := x.Req.Path, x.Req.Query
+	var asked *rewrite.Settings
+	if l != nil {
+		asked = l.settings
 	}
-	if err == nil && x.Req.Path != before {
-		err = v.hidden(x)
+	p, end, err := v.runHost(x)
+	if err == nil && p == nil && !end && (v.rules || l != nil) {
+		p, err = v.runContexts(x, l)
+	}
+	if err == nil && asked != nil {
+		err = asked.Redirect(x, before, query)
+	}
+	if err != nil || x.Req.Path == before {
+		return p, err
+	}
+	if err = v.hidden(x, l); err == nil && l != nil && l.settings != nil {
+		err = l.settings.Redirect(x, x.Req.Path, x.Req.Query)
 	}
 	return p, err
 }
@@ -62,26 +73,32 @@ func (v *VHost) runHost(x *exchange.Exchange) (p *proxied, end bool, err error) 
 	return p, out.End, err
 }
 
-// runContexts runs the rules of the context in which the path lies, and if that leads
-// to another one, those of that. Rules of a context do not run twice in a row.
-func (v *VHost) runContexts(x *exchange.Exchange) (*proxied, error) {
-	var last *Context
+// runContexts runs the rules of the place in which the path lies, of a context or a
+// .htaccess file, and if that leads to another place, those of that. Rules of a place
+// do not run twice in a row.
+func (v *VHost) runContexts(x *exchange.Exchange, l *local) (*proxied, error) {
+	var last place
 	for pass := 0; ; pass++ {
 		c, addSlash := v.contexts.find(x.Req.Path, x.Req.Method)
-		if c == nil || c == last || c.Rules == nil || addSlash {
+		var room [4]*rewrite.Program
+		list, at := room[:0], place{}
+		if !addSlash {
+			list, at = v.rulesAt(x, l, c, list)
+		}
+		if len(list) == 0 || at == last {
 			if pass == 0 && v.Rules == nil && x.Explaining() {
 				x.Note("rewrite", "no rule is asked: there is none where the path lies")
 			}
 			return nil, nil
 		}
 		if pass == maxPasses {
-			return nil, exchange.Fail(500, "bad_rewrite", "rules have led from context to context over %d times", maxPasses)
+			return nil, exchange.Fail(500, "bad_rewrite", "rules have led from place to place over %d times, last from %s", maxPasses, x.Req.Path)
 		}
-		last = c
+		last = at
 		if x.Explaining() {
-			x.Note("rewrite", "rules of context %s", c.URI)
+			at.explain(x)
 		}
-		for _, rules := range c.Rules {
+		for _, rules := range list {
 			out := rules.Run(x, v.RulesHost)
 			p, err := v.take(x, &out)
 			if p != nil || err != nil || out.End {
@@ -91,6 +108,17 @@ func (v *VHost) runContexts(x *exchange.Exchange) (*proxied, error) {
 				break
 			}
 		}
+	}
+}
+
+func (at place) explain(x *exchange.Exchange) {
+	switch {
+	case at.context != nil && at.file != nil:
+		x.Note("rewrite", "rules of context %s, then of %s", at.context.URI, at.file.File())
+	case at.context != nil:
+		x.Note("rewrite", "rules of context %s", at.context.URI)
+	default:
+		x.Note("rewrite", "rules of %s", at.file.File())
 	}
 }
 
@@ -114,6 +142,9 @@ func notOfHosts(c rune) bool {
 // take makes an outcome count: a new path for all that follows, an answer, or a
 // target for later.
 func (v *VHost) take(x *exchange.Exchange, out *rewrite.Outcome) (*proxied, error) {
+	if out.Type != "" {
+		x.Req.Media = out.Type
+	}
 	switch out.Kind {
 	case rewrite.Rewritten:
 		if err := v.goOn(x, out.Target); err != nil {
@@ -121,8 +152,14 @@ func (v *VHost) take(x *exchange.Exchange, out *rewrite.Outcome) (*proxied, erro
 		}
 	case rewrite.Proxied:
 		to := v.Targets[out.Proxy]
-		if to == nil {
+		if to == nil && !out.Proxy.Htaccess {
 			panic("BUG: contexts: a target of [P] that was not built")
+		}
+		if to == nil {
+			var err error
+			if to, err = v.named(out.Proxy); err != nil {
+				return nil, err
+			}
 		}
 		setCookies(x, out.Cookies)
 		return &proxied{to, out.Target}, nil

@@ -26,7 +26,9 @@ type VHost struct {
 
 	Rules     *rewrite.Program // nil: none
 	RulesHost *rewrite.Host    // what rules may ask; never nil where there are rules
+	RulesOn   bool             // .htaccess files inherit it as long as none says RewriteEngine
 	Targets   map[*rewrite.Target]*Target
+	Named     map[string]*Target // processors that [P] in .htaccess files may name
 
 	contexts search
 	isScript func(suffix string) bool // IsScript, bound once
@@ -74,22 +76,37 @@ func (v *VHost) open() error {
 	return nil
 }
 
-// serve takes x from its clean path to a handler.
+// serve takes x from its clean path to a handler, or to what .htaccess files say of
+// its error.
 func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
+	if v.Htaccess == nil {
+		return v.route(x, t, nil)
+	}
+	l := &local{}
+	err := v.route(x, t, l)
+	if err != nil {
+		err = v.document(x, l, err)
+	}
+	return err
+}
+
+// route chooses what answers x and has it answer. l is nil where .htaccess files are
+// not read.
+func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	if x.Req.Path == "*" {
 		x.Resp.Fields.Add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		x.Resp.Length = 0
 		return x.Start(200)
 	}
 	socket := v.socketMap(x)
-	if err := v.hidden(x); err != nil {
+	if err := v.hidden(x, l); err != nil {
 		return err
 	}
 	if x.Explaining() {
 		v.explainPath(x, socket)
 	}
 	asked := x.Req.Path
-	proxied, err := v.rewrite(x, socket)
+	proxied, err := v.rewrite(x, socket, l)
 	if err != nil {
 		return err
 	}
@@ -109,17 +126,27 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 			return err
 		}
 	}
-	if err := limitBody(x, r.context, t.MaxBody); err != nil {
+	if l != nil {
+		v.enterContext(x, l, r.context)
+	}
+	if err := limitBody(x, r.context, l, t.MaxBody); err != nil {
 		return err
 	}
 	if r.files != nil {
-		if err := v.openFile(x, &r); err != nil {
+		if err := v.openFile(x, &r, l); err != nil {
 			return err
 		}
 	}
 	x.Route.Label, x.Route.Kind = r.label, r.kind
 	if r.target != "" {
 		x.Req.Rewritten, x.Req.UpstreamHost = r.target, upstreamHost(x)
+	}
+	if x.Req.Media != "" {
+		x.Use(media(x.Req.Media))
+	}
+	if l != nil && l.settings != nil {
+		l.settings.Variables(x)
+		l.settings.RequestFields(x)
 	}
 	if x.Explaining() {
 		v.explainRoute(x, &r, t)
@@ -145,14 +172,15 @@ func (v *VHost) socketMap(x *exchange.Exchange) *SocketMap {
 
 // hidden refuses paths through hidden names and what .htaccess files deny, for
 // every kind of route (R-STATIC-9, R-RW-1).
-func (v *VHost) hidden(x *exchange.Exchange) error {
+func (v *VHost) hidden(x *exchange.Exchange, l *local) error {
 	if docroot.Hidden(x.Req.Path) {
 		return exchange.Fail(403, "access_denied", "hidden name in the path")
 	}
-	if v.Htaccess == nil {
+	if l == nil {
 		return nil
 	}
-	return v.Htaccess.Check(x.Req.Path, x.Req.Client, x.Req.Method)
+	l.enter(x, v.Htaccess, x.Req.Path)
+	return l.refuses(x)
 }
 
 // choose picks the route without side effects (dispatch rows 13, 16 to 20).
@@ -281,7 +309,12 @@ func (c *Context) refuse(x *exchange.Exchange) error {
 	return nil
 }
 
-func limitBody(x *exchange.Exchange, c *Context, max int64) error {
+func limitBody(x *exchange.Exchange, c *Context, l *local, max int64) error {
+	if l != nil && l.settings != nil {
+		if n := l.settings.MaxBody(); n > 0 && (max <= 0 || n < max) {
+			max = n
+		}
+	}
 	if c != nil && c.MaxBody > 0 && (max <= 0 || c.MaxBody < max) {
 		max = c.MaxBody
 	}
@@ -294,7 +327,7 @@ func limitBody(x *exchange.Exchange, c *Context, max int64) error {
 // openFile finds the file that the path names and lets its suffix decide
 // between script and static: a script's source never reaches static
 // (dispatch rows 12, 19, 20; R-STATIC-10).
-func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
+func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	isScript, cgi := v.isScript, r.context != nil && r.context.Kind == CGI
 	if cgi {
 		isScript = func(string) bool { return true }
@@ -302,7 +335,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 	if isScript == nil {
 		panic("BUG: contexts: virtual host without its contexts") // nothing would be a script
 	}
-	res, verdict, err := r.files.ResolveAt(x.Recent(), x.Req.Path, x.Req.Query, isScript)
+	res, verdict, err := v.resolve(x, r.files, l, isScript)
 	if err != nil {
 		return err
 	}
@@ -312,11 +345,18 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 			return err
 		}
 	}
-	if err := v.checkFile(x, r.context); err != nil {
+	if err := v.checkFile(x, r.context, l); err != nil {
 		return err
+	}
+	said, handler, off := v.handlerOf(x, l, res.Filename)
+	if handler && !off {
+		verdict = docroot.Script
 	}
 	if verdict != docroot.Script {
 		return nil
+	}
+	if off {
+		return exchange.Fail(403, "access_denied", "%s: .htaccess files let no script run here", x.Resource.Name)
 	}
 	var by *Context
 	noScript := func(c *Context) bool {
@@ -330,6 +370,12 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 		return nil
 	}
 	s := v.Scripts[docroot.Suffix(res.Filename)]
+	if handler {
+		s = said
+	}
+	if s == nil {
+		return exchange.Fail(503, "handler_unresolved", "%s: the handler that .htaccess files or rules name is not there", x.Resource.Name)
+	}
 	r.handler, r.kind = s.Handler, s.Serves
 	x.Route.Scope, x.Route.Group = s.Scope, s.Group
 	if r.label == "static" {
@@ -338,18 +384,46 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route) error {
 	return nil
 }
 
+// resolve opens the file that the path names. What .htaccess files say of index files
+// and handlers goes by the cache, which knows of none.
+func (v *VHost) resolve(x *exchange.Exchange, files *docroot.Root, l *local, isScript func(string) bool) (exchange.Resource, docroot.Verdict, error) {
+	if l == nil || l.settings == nil {
+		if x.Req.Media == "" {
+			return files.ResolveAt(x.Recent(), x.Req.Path, x.Req.Query, isScript)
+		}
+		return files.ResolveWith(x.Req.Path, x.Req.Query, nil, false, isScript)
+	}
+	names, set := l.settings.Index()
+	handles := x.Req.Media != "" || l.settings.Handles()
+	if !handles && !(set && strings.HasSuffix(x.Req.Path, "/")) {
+		return files.ResolveAt(x.Recent(), x.Req.Path, x.Req.Query, isScript)
+	}
+	return files.ResolveWith(x.Req.Path, x.Req.Query, names, set, func(suffix string) bool {
+		if isScript(suffix) {
+			return true
+		}
+		_, handler, _ := v.handlerOf(x, l, "."+suffix)
+		return handler
+	})
+}
+
 // checkFile asks the .htaccess files about the file that was opened, where it is
 // not the one that the path names by its end: an index file, a script before
-// its path info, or a file of a context with its own location.
-func (v *VHost) checkFile(x *exchange.Exchange, c *Context) error {
+// its path info, or a file of a context with its own location. What they say of the
+// answer is then about that file.
+func (v *VHost) checkFile(x *exchange.Exchange, c *Context, l *local) error {
+	if l == nil {
+		return nil
+	}
 	if c != nil && c.Root != nil {
 		if c.Dirs == nil {
 			return nil
 		}
-		return c.Dirs.CheckFile(x.Resource.Filename, x.Resource.Name, x.Req.Client, x.Req.Method)
+		return c.Dirs.CheckFile(x.Resource.Filename, x.Resource.Name, x)
 	}
-	if v.Htaccess == nil || x.Resource.Name == x.Req.Path {
+	if x.Resource.Name == x.Req.Path {
 		return nil
 	}
-	return v.Htaccess.Check(x.Resource.Name, x.Req.Client, x.Req.Method)
+	l.enter(x, v.Htaccess, x.Resource.Name)
+	return l.refuses(x)
 }

@@ -148,6 +148,17 @@ func (r *Root) ResolveAt(at time.Time, path, query string, isScript func(suffix 
 	return res, verdict, err
 }
 
+// ResolveWith is Resolve without the cache, with the names of other index files if
+// other is set.
+func (r *Root) ResolveWith(path, query string, index []string, other bool, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
+	if other {
+		with := *r
+		with.o.Index = index
+		r = &with
+	}
+	return r.lookUp(path, query, isScript)
+}
+
 // lookUp is Resolve without the cache.
 func (r *Root) lookUp(path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
 	none := exchange.Resource{}

@@ -60,6 +60,10 @@ type Request struct {
 	// UpstreamHost is the Host field that a rule with [P] sends; "": as configured.
 	UpstreamHost string
 
+	// Media is the media type or the handler that rewrite rules give the file ([T]);
+	// "" for its own.
+	Media string
+
 	Fields Fields // header fields as received, without Host
 	Length int64  // declared body length, 0 for none, -1 if unknown until its end
 
@@ -256,6 +260,13 @@ type Filter interface {
 	Wrap(next Sink) Sink           // called only if it does
 }
 
+// ErrorFilter is a Filter that also takes part in the answers that Run makes of
+// errors, of which other filters are taken off.
+type ErrorFilter interface {
+	Filter
+	ForErrors()
+}
+
 // Exchange is one request and its response. It belongs to the goroutine that
 // serves it.
 type Exchange struct {
@@ -287,6 +298,9 @@ type Exchange struct {
 	// HideReason keeps X-Httpjet-Proxy-Error from answers (R-HDR-8).
 	HideReason bool
 
+	// Failed says that the answer is the server's own to an error.
+	Failed bool
+
 	// ClientText of the last exchange on the connection, and for which address.
 	clientText string
 	textOf     netip.Addr
@@ -316,7 +330,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Route, x.Resource = Route{}, Resource{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env = x.Env[:0]
-	x.EchoID, x.HideReason, x.Crowded = false, false, false
+	x.EchoID, x.HideReason, x.Crowded, x.Failed = false, false, false, false
 	x.explanation, x.detached = nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0

@@ -133,7 +133,11 @@ func gone(err error) error {
 func (x *Exchange) answer(err error) error {
 	status := StatusOf(err)
 	e, known := errors.AsType[*Error](err)
-	x.filters = x.filters[:0]
+	x.Failed = true
+	x.filters = slices.DeleteFunc(x.filters, func(f Filter) bool {
+		_, stays := f.(ErrorFilter)
+		return !stays
+	})
 	x.Resp.Fields.Reset()
 	x.Trailers.Reset()
 	if known {

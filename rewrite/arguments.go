@@ -148,8 +148,5 @@ func knownStatus(n int) bool {
 
 // noEffect says of flags that are accepted what they do not do.
 var noEffect = map[string]string{
-	"ns":  "there are no subrequests",
-	"dpi": "path info is split behind the rules",
-	"t":   "types of answers are not set by rules yet",
-	"h":   "handlers are not chosen by rules yet",
+	"ns": "there are no subrequests",
 }

@@ -34,15 +34,26 @@ type compiler struct {
 
 // Compile compiles the rules of src. It never fails: what cannot be used is told.
 func Compile(src Source) (*Program, []Problem) {
-	p := &Program{prefix: src.Prefix, dir: src.Dir, base: src.Base}
-	c := &compiler{src: src, p: p, maps: maps.Clone(src.Maps), seenVars: map[string]bool{}}
+	c := newCompiler(src)
+	c.text(src.File, max(src.Line, 1), max(src.Column, 1), src.Text)
+	return c.finish()
+}
+
+func newCompiler(src Source) *compiler {
+	c := &compiler{src: src, p: &Program{file: src.File, prefix: src.Prefix, dir: src.Dir, base: src.Base}, maps: maps.Clone(src.Maps), seenVars: map[string]bool{}}
 	if c.maps == nil {
 		c.maps = map[string]*Map{}
 	}
-	c.text(src.File, max(src.Line, 1), max(src.Column, 1), src.Text)
+	c.file = src.File
+	return c
+}
+
+// finish returns what was compiled.
+func (c *compiler) finish() (*Program, []Problem) {
+	p := c.p
 	c.orphans()
 	if p.base == "" {
-		p.base = src.Prefix
+		p.base = c.src.Prefix
 	}
 	if !strings.HasPrefix(p.base, "/") {
 		p.base = "/" + p.base
@@ -176,10 +187,28 @@ func (c *compiler) other(lower, name, rest string) {
 		c.maps[strings.Clone(one)] = m
 	case lower == "rewritemap":
 		c.tell(Fault, false, "declare it as <map> in the rewrite element of the virtual host", "RewriteMap is not allowed here")
+	case lower == "rewriteoptions" && c.src.Htaccess:
+		c.options(args)
 	case lower == "rewriteoptions" || lower == "rewritelock" || lower == "rewritelog" || lower == "rewriteloglevel" || lower == "cachekeymodify":
 		c.tell(Doubt, false, "remove it", "%s has no effect", name)
 	default:
 		c.tell(Doubt, false, "remove it, or correct its name", "%.60q is no directive of rewriting", name)
+	}
+}
+
+// options reads RewriteOptions of a .htaccess file.
+func (c *compiler) options(args []argument) {
+	for _, a := range args {
+		switch strings.ToLower(a.text) {
+		case "inherit":
+			c.p.inherit = inheritBehind
+		case "inheritbefore":
+			c.p.inherit = inheritBefore
+		case "ignoreinherit":
+			c.p.inherit = inheritNone
+		default:
+			c.tell(Doubt, false, "remove it", "RewriteOptions %s has no effect", a.text)
+		}
 	}
 }
 
@@ -294,9 +323,9 @@ func (c *compiler) compileRule(u *rule, text string) error {
 	switch {
 	case u.forbidden || u.gone || u.status >= 400 || u.status > 0 && u.status < 300:
 	case u.proxy:
-		u.sub, u.target = &substitution{url: true}, &Target{File: u.file, Line: u.line, Column: u.column}
+		u.sub, u.target = &substitution{url: true}, c.newTarget(u)
 		if err := c.compileTarget(u, strings.Clone(sub)); err != nil {
-			*u.target = Target{File: u.file, Line: u.line, Column: u.column}
+			*u.target = *c.newTarget(u)
 			c.tell(Fault, false, "write http://NAME/path with the name of a processor; the rule answers 502", "%v", err)
 		}
 	case sub != "-":
@@ -305,10 +334,17 @@ func (c *compiler) compileRule(u *rule, text string) error {
 	return nil
 }
 
+func (c *compiler) newTarget(u *rule) *Target {
+	return &Target{File: u.file, Line: u.line, Column: u.column, Htaccess: c.src.Htaccess}
+}
+
 // prepare works out which groups are used, so that the others are not captured.
 func (u *rule) prepare() {
 	uses := func(kind partKind) bool {
 		if s := u.sub; s != nil && (s.path.uses(kind) || s.query.uses(kind)) {
+			return true
+		}
+		if u.media.uses(kind) {
 			return true
 		}
 		for i := range u.env {
@@ -326,8 +362,8 @@ func (u *rule) prepare() {
 	}
 	u.groups, u.back = uses(ruleGroup), uses(condGroup)
 	for i := range u.conds {
-		u.early = u.early || u.conds[i].test.uses(ruleGroup)
-		u.back = u.back || u.conds[i].test.uses(condGroup)
+		u.early = u.early || u.conds[i].test.uses(ruleGroup) || u.conds[i].expr != nil
+		u.back = u.back || u.conds[i].test.uses(condGroup) || u.conds[i].expr != nil
 	}
 }
 
@@ -389,6 +425,12 @@ func (c *compiler) readFlag(u *rule, text string) (err error) {
 		}
 	case "bne":
 		u.escape, u.except = true, strings.Clone(arg)
+	case "t", "h":
+		if u.media, err = c.readTemplate(strings.Clone(arg), false, false); err == nil && len(u.media) == 0 {
+			err = fmt.Errorf("flag %q names no type", text)
+		}
+		return err
+	case "dpi": // path info is split behind the rules: there is none to be dropped
 	case "e":
 		return c.readEnv(u, arg)
 	case "co":

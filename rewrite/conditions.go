@@ -40,7 +40,8 @@ type cond struct {
 	test    template
 	op      op
 	pattern *pattern
-	text    string // of a comparison
+	expr    *expression // of RewriteCond expr; the others are unused then
+	text    string      // of a comparison
 	number  int64
 	not     bool
 	or      bool // the next condition may hold instead
@@ -86,7 +87,8 @@ func (c *compiler) compileCond(text string) (cond, error) {
 		}
 	}
 	if strings.EqualFold(args[0].text, "expr") {
-		return out, fmt.Errorf("RewriteCond expr is not honoured yet")
+		out.expr, err = c.readExpression(args[1].text)
+		return out, err
 	}
 	if out.test, err = c.readTemplate(args[0].text, false, false); err != nil {
 		return out, err
@@ -153,6 +155,13 @@ func (r *run) holds(u *rule) (bool, error) {
 
 // ask asks one condition. groups says if something uses what it captures.
 func (r *run) ask(k *cond, groups bool) (bool, error) {
+	if k.expr != nil {
+		ok, err := k.expr.holds(r)
+		if r.explains && err == nil {
+			r.x.Detail("line %d: RewriteCond %s: %v", k.line, k.source, ok)
+		}
+		return ok, err
+	}
 	text := r.text(k.test)
 	if r.tooLong {
 		return false, errTooLong

@@ -1,7 +1,9 @@
 // Package rewrite knows what rewrite rules and .htaccess files say about a path.
-// Compile makes a Program of rules, and Program.Run says what becomes of a request;
-// Dirs reads who may not come in from .htaccess files, whose rules do not run yet.
-// It serves no file and sends no answer.
+// Compile makes a Program of rules, and Program.Run says what becomes of a request.
+// Dirs reads .htaccess files and remembers them; a Chain is those on the way to one
+// path: who may not come in (Chain.Verdict), which rules run there (Chain.Rules), and
+// what else they say of the answer (Chain.Settings). It serves no file and sends no
+// answer.
 package rewrite
 
 import (
@@ -36,17 +38,38 @@ type Options struct {
 	MaxBytes int64            // largest file that is read; 0 is 1 MiB
 	Now      func() time.Time // clock; nil is time.Now
 
+	Prefix   string          // URL path that Root stands for; "" is "/"
+	Override Override        // groups of directives that count; refusals always do
+	Maps     map[string]*Map // of rules, by name
+	Host     *Host           // what expressions may ask; nil: nothing
+
 	// Report is told, once for every change of a file, which of its directives
 	// have no effect. It may be called from several goroutines, with no lock
 	// held; nil drops the notices.
 	Report func([]Notice)
 }
 
-// A Notice is a directive that has no effect.
+// Override says which groups of directives a .htaccess file may use (allowOverride).
+type Override uint8
+
+// The groups, with the bits of LiteSpeed. Rules are those of rewriting, which
+// autoLoadHtaccess allows by itself; FileInfo has them too.
+const (
+	OverrideLimit    Override = 1
+	OverrideAuth     Override = 2
+	OverrideFileInfo Override = 4
+	OverrideIndexes  Override = 8
+	OverrideOptions  Override = 16
+	OverrideRules    Override = 32
+	OverrideAll      Override = 63
+)
+
+// A Notice is what a .htaccess file says that is not done, or not as it seems.
 type Notice struct {
 	File      string
 	Line      int
 	Directive string // as written
+	Why       string // "" for a directive that has no effect
 	Restricts bool   // it would refuse requests: a rewrite rule with [F]
 }
 
@@ -69,9 +92,18 @@ type dir struct {
 // state is what one look at a directory found. It is immutable.
 type state struct {
 	end     ending
-	rules   *section // nil if there is no .htaccess file or it restricts nobody
-	stamp   stamp    // of the file that was read; zero: read it again next time
+	file    *file // nil if there is no .htaccess file or it says nothing
+	stamp   stamp // of the file that was read; zero: read it again next time
 	notices []Notice
+}
+
+// file is one .htaccess file, parsed. It is immutable.
+type file struct {
+	access  *section // nil: it restricts nobody
+	say     *section // the same tree, if something in it is said beside; else nil
+	rules   *Program // nil: no directive of rewriting
+	asks    bool     // something in it asks for variables: SetEnvIf
+	guesses bool     // a SetEnvIf could not be read: nobody knows what is not set
 }
 
 // ending says whether the way down goes on below a directory.
@@ -102,6 +134,7 @@ func NewDirs(opt Options) *Dirs {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
+	opt.Prefix = strings.TrimSuffix(opt.Prefix, "/")
 	return &Dirs{opt: opt, dirs: map[string]*dir{}}
 }
 
@@ -113,6 +146,11 @@ type Request struct {
 	Client netip.Addr // zero: not known, so rules for addresses close
 
 	URL string // path as the client sees it; "": Path below the prefix
+
+	X *exchange.Exchange // nil: not known, so rules for variables and expressions close
+
+	host    *Host
+	guesses bool // some SetEnvIf could not be read
 }
 
 // Verdict is what the chain of .htaccess files says. The zero value lets the
@@ -144,73 +182,166 @@ func (d *Dirs) Check(path string, client netip.Addr, method string) error {
 // CheckFile returns the error for a file on disk, below the root, that answers
 // for the URL path url; nil if it is let in. It is for files that url does not
 // lead to by itself: those of a context with its own location.
-func (d *Dirs) CheckFile(file, url string, client netip.Addr, method string) error {
+func (d *Dirs) CheckFile(file, url string, x *exchange.Exchange) error {
 	path, ok := strings.CutPrefix(file, strings.TrimSuffix(d.opt.Root, "/"))
 	if !ok {
 		path = "" // refused: no rule is known for it
 	}
-	return d.Verdict(Request{Path: path, URL: url, Method: method, Client: client}).Err()
+	c := d.Walk(path)
+	c.Ask(x)
+	return c.Verdict(Request{URL: url, Method: x.Req.Method, Client: x.Req.Client, X: x}).Err()
 }
 
 // Verdict asks the .htaccess files from the document root down to the directory
 // of r.Path. Any deny on the way wins; a grant further down lifts nothing
 // (R-RW-4). A restriction that is not understood closes its directory (R-SAFE-1).
 func (d *Dirs) Verdict(r Request) Verdict {
+	c := d.Walk(r.Path)
+	return c.Verdict(r)
+}
+
+// Chain is the .htaccess files on the way to one path, as they were when Walk looked.
+// The zero Chain has none.
+type Chain struct {
+	d       *Dirs
+	path    string
+	name    string // of the file that the path means
+	refused string // why nothing on the path may be served
+	n       int
+	first   [4]*file // outermost first
+	more    []*file  // those behind first
+}
+
+// Walk finds the files on the way to path, which is below the root, decoded and
+// normalised, and starts with '/'. It takes memory only where more than four are.
+func (d *Dirs) Walk(path string) Chain {
+	c := Chain{d: d, path: path}
+	if !strings.HasPrefix(path, "/") || strings.Contains(path, "/../") || strings.HasSuffix(path, "/..") {
+		c.refused = "path is not normalised"
+		return c
+	}
+	now := d.opt.Now().UnixNano()
+	for start, depth := 0, 0; ; depth++ {
+		i := strings.IndexByte(path[start:], '/')
+		if i < 0 {
+			c.name = path[start:]
+			return c
+		}
+		end := start + i + 1
+		if depth > maxDepth {
+			c.refused = "directories are too deep"
+			return c
+		}
+		s := d.look(path[:end], now)
+		if s.file != nil {
+			c.add(s.file)
+		}
+		switch s.end {
+		case missing:
+			c.name = path[strings.LastIndexByte(path, '/')+1:]
+			return c
+		case isFile:
+			c.name = path[start : end-1]
+			return c
+		}
+		start = end
+	}
+}
+
+func (c *Chain) add(f *file) {
+	if c.n < len(c.first) {
+		c.first[c.n] = f
+	} else {
+		c.more = append(c.more, f)
+	}
+	c.n++
+}
+
+// at returns a file; 0 is the outermost.
+func (c *Chain) at(i int) *file {
+	if i < len(c.first) {
+		return c.first[i]
+	}
+	return c.more[i-len(c.first)]
+}
+
+// Empty reports that no file on the way says anything.
+func (c *Chain) Empty() bool { return c.n == 0 && c.refused == "" }
+
+// Verdict says who may not come in. r.Path is not read.
+func (c *Chain) Verdict(r Request) Verdict {
+	if c.Empty() {
+		return Verdict{}
+	}
 	if r.URL == "" {
-		r.URL = r.Path
+		r.URL = c.url()
 	}
-	if !strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "/../") || strings.HasSuffix(r.Path, "/..") {
-		return Verdict{Status: 503, File: d.opt.Root, Why: "path is not normalised"}
-	}
-	states, name, tooDeep := d.chain(r.Path)
 	if r.Name == "" {
-		r.Name = name
+		r.Name = c.name
 	}
 	var v Verdict
-	if tooDeep {
-		v = Verdict{Status: 503, File: d.opt.Root, Why: "directories are too deep"}
+	if c.refused != "" {
+		v = Verdict{Status: 503, File: c.d.opt.Root, Why: c.refused}
 	}
-	for s := states; s != nil; s = s.up {
-		if w := s.rules.ask(&r); denies(w.Status) || v.Status == 0 {
-			v = w
+	r.host = c.d.opt.Host
+	for i := range c.n {
+		r.guesses = r.guesses || c.at(i).guesses
+	}
+	for i := c.n - 1; i >= 0 && !denies(v.Status); i-- {
+		f := c.at(i)
+		if f.access == nil {
+			continue
 		}
-		if denies(v.Status) {
-			break
+		if w := f.access.ask(&r); denies(w.Status) || v.Status == 0 {
+			v = w
 		}
 	}
 	return v
 }
 
-// link is a .htaccess file on the way; the innermost comes first.
-type link struct {
-	rules *section
-	up    *link
+// url is the path as clients know it.
+func (c *Chain) url() string { return c.d.opt.Prefix + c.path }
+
+// Rules is a place among the rules of a chain: those of one file. The zero value is
+// none.
+type Rules struct {
+	*Program
+	chain *Chain
+	i     int
 }
 
-// chain walks down. It allocates only where there are .htaccess files.
-func (d *Dirs) chain(path string) (links *link, name string, tooDeep bool) {
-	now := d.opt.Now().UnixNano()
-	for start, depth := 0, 0; ; depth++ {
-		i := strings.IndexByte(path[start:], '/')
-		if i < 0 {
-			return links, path[start:], false
+// Rules returns those of the innermost file that says anything of rewriting, as
+// Apache does. on is what holds as long as no file says RewriteEngine.
+func (c *Chain) Rules(on bool) Rules {
+	inner := -1
+	for i := range c.n {
+		p := c.at(i).rules
+		if p == nil {
+			continue
 		}
-		end := start + i + 1
-		if depth > maxDepth {
-			return links, "", true
+		inner = i
+		if says, written := p.Engine(); written {
+			on = says
 		}
-		s := d.look(path[:end], now)
-		if s.rules != nil {
-			links = &link{s.rules, links}
-		}
-		switch s.end {
-		case missing:
-			return links, path[strings.LastIndexByte(path, '/')+1:], false
-		case isFile:
-			return links, path[start : end-1], false
-		}
-		start = end
 	}
+	if inner < 0 || !on {
+		return Rules{}
+	}
+	return Rules{c.at(inner).rules, c, inner}
+}
+
+// Around returns the rules that r inherits, those of the next file around it that has
+// some; before: they run first.
+func (r Rules) Around() (outer Rules, before bool) {
+	if r.Program == nil || r.inherit == inheritNone {
+		return Rules{}, false
+	}
+	for i := r.i - 1; i >= 0; i-- {
+		if p := r.chain.at(i).rules; p != nil {
+			return Rules{p, r.chain, i}, r.inherit == inheritBefore
+		}
+	}
+	return Rules{}, false
 }
 
 // look returns the state of one directory, at most a second old at now. While one
@@ -261,7 +392,7 @@ func (d *Dirs) read(path string, old *state) *state {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(name); err == nil {
-			return &state{rules: faulty(name, 403, "a link that leads nowhere")}
+			return &state{file: faulty(name, 403, "a link that leads nowhere")}
 		}
 		if path != "/" {
 			if _, err := os.Stat(filepath.Dir(name)); errors.Is(err, fs.ErrNotExist) {
@@ -274,7 +405,7 @@ func (d *Dirs) read(path string, old *state) *state {
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return &state{end: missing} // no directory can have that name
 	case err != nil:
-		return &state{rules: faulty(name, 403, "unreadable: "+cause(err))}
+		return &state{file: faulty(name, 403, "unreadable: "+cause(err))}
 	}
 	at := stampOf(info)
 	if old != nil && old.stamp == at {
@@ -284,7 +415,7 @@ func (d *Dirs) read(path string, old *state) *state {
 		at = stamp{} // it may change once more within the tick of its time stamps
 	}
 	s := &state{stamp: at}
-	s.rules, s.notices = d.load(name)
+	s.file, s.notices = d.load(name, path)
 	if len(s.notices) > 0 && d.opt.Report != nil && (old == nil || !slices.Equal(old.notices, s.notices)) {
 		d.opt.Report(s.notices)
 	}
@@ -293,7 +424,7 @@ func (d *Dirs) read(path string, old *state) *state {
 
 // load reads one file. It is checked again once it is open, for it may have
 // been replaced; O_NONBLOCK keeps a pipe from blocking the open.
-func (d *Dirs) load(name string) (*section, []Notice) {
+func (d *Dirs) load(name, path string) (*file, []Notice) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return faulty(name, 403, "unreadable: "+cause(err)), nil
@@ -317,12 +448,12 @@ func (d *Dirs) load(name string) (*section, []Notice) {
 	case bytes.IndexByte(text, 0) >= 0:
 		return faulty(name, 503, "not a text file"), nil
 	}
-	return parse(name, string(text))
+	return d.parse(name, path, string(text))
 }
 
 // faulty stands for a file that cannot be used: it refuses everything.
-func faulty(name string, status int, why string) *section {
-	return &section{file: name, fault: status, why: why}
+func faulty(name string, status int, why string) *file {
+	return &file{access: &section{file: name, fault: status, why: why}}
 }
 
 // cause is err without the file name, which the verdict carries already.

@@ -255,7 +255,7 @@ func TestRevalidateSameTimeAndSize(t *testing.T) {
 func TestReportOncePerChange(t *testing.T) {
 	tr := newTree(t)
 	tr.now = time.Now() // the file is fresh, so it is read twice
-	tr.write("d/.htaccess", "Options -Indexes\nHeader set A b")
+	tr.write("d/.htaccess", "IndexIgnore a\nXBitHack on")
 	for range 3 {
 		tr.want("/d/x", 0)
 		tr.now = tr.now.Add(2 * fresh)
@@ -263,7 +263,7 @@ func TestReportOncePerChange(t *testing.T) {
 	if tr.notices != 2 {
 		t.Errorf("%d notices, want 2", tr.notices)
 	}
-	tr.write("d/.htaccess", "Options -Indexes")
+	tr.write("d/.htaccess", "IndexIgnore a")
 	tr.want("/d/x", 0)
 	if tr.notices != 3 {
 		t.Errorf("%d notices after the change, want 3", tr.notices)

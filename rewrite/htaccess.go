@@ -3,7 +3,6 @@ package rewrite
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,18 +13,26 @@ const (
 	maxNotices = 64 // of one file
 )
 
-// parser reads one .htaccess file. Directives are known by name in any case;
-// what it does not know restricts nobody and becomes a Notice.
+// parser reads one .htaccess file. Directives are known by name in any case; what
+// it does not know restricts nobody and becomes a Notice.
 type parser struct {
 	file      string
+	override  Override
 	line      int // of the directive at hand
 	root      *section
 	stack     []frame
 	restricts bool // some directive that counts refuses or may refuse
+	says      bool // some directive says something beside
+	asks      bool // SetEnvIf
+	guesses   bool // a SetEnvIf that could not be read
 	broken    string
 	brokenAt  int
 	notices   []Notice
 	noticed   map[string]bool
+
+	source Source
+	rules  *compiler // nil: no directive of rewriting yet
+	texts  *compiler // of expressions and values; it makes no rule
 }
 
 // frame is an open container.
@@ -38,11 +45,19 @@ type frame struct {
 	pass    bool // the condition is true: belongs to the frame around it
 }
 
-// parse never fails: a file that is broken is closed if it restricts anything.
-// The section is nil if it does not.
-func parse(file, text string) (*section, []Notice) {
-	p := &parser{file: file, root: &section{file: file}, noticed: map[string]bool{}}
+// parse reads the file of the directory path. It never fails: a file that is broken is
+// closed if it restricts anything.
+func (d *Dirs) parse(name, path, text string) (*file, []Notice) {
+	src := Source{File: name, Prefix: d.opt.Prefix + path, Dir: strings.TrimSuffix(d.opt.Root+path, "/"), Maps: d.opt.Maps, Htaccess: true}
+	p := &parser{file: name, override: d.opt.Override, root: &section{file: name}, noticed: map[string]bool{}, source: src}
+	p.root.prefix, p.root.dir = src.Prefix, src.Dir
+	p.texts = newCompiler(src)
 	p.stack = []frame{{sec: p.root}}
+	p.read(text)
+	return p.finish()
+}
+
+func (p *parser) read(text string) {
 	n, first := 0, 0
 	var joined strings.Builder
 	going := false // the line before ended with a backslash
@@ -65,13 +80,31 @@ func parse(file, text string) (*section, []Notice) {
 	if len(p.stack) > 1 {
 		p.fail("<" + p.top().name + "> is not closed")
 	}
+}
+
+// finish makes the file of what was read, nil if it says nothing.
+func (p *parser) finish() (*file, []Notice) {
 	if p.broken != "" && p.restricts {
 		p.root.fault, p.root.why, p.root.line = 503, p.broken, p.brokenAt
 	}
-	if !p.restricts {
+	out := &file{asks: p.asks, guesses: p.guesses}
+	if p.restricts {
+		out.access = p.root
+	}
+	if p.says {
+		out.say = p.root
+	}
+	if p.rules != nil {
+		var problems []Problem
+		out.rules, problems = p.rules.finish()
+		for _, q := range problems {
+			p.tell(q.Line, "rewriting", q.Text+"; "+q.Hint, q.Closes)
+		}
+	}
+	if !p.restricts && !p.says && p.rules == nil && !p.guesses {
 		return nil, p.notices
 	}
-	return p.root, p.notices
+	return out, p.notices
 }
 
 func (p *parser) top() *frame { return &p.stack[len(p.stack)-1] }
@@ -126,6 +159,8 @@ func (p *parser) directive(text string) {
 func (p *parser) plain(name string, args []string, text string) {
 	lower := strings.ToLower(name)
 	switch {
+	case isRewriting[lower]:
+		p.rewriting(lower, name, text)
 	case lower == "require":
 		p.require(args)
 	case lower == "order":
@@ -133,17 +168,48 @@ func (p *parser) plain(name string, args []string, text string) {
 	case lower == "allow" || lower == "deny":
 		p.from(lower == "allow", args)
 	case lower == "satisfy":
-		if len(args) != 1 || !strings.EqualFold(args[0], "all") {
+		if len(args) != 1 || !strings.EqualFold(args[0], "all") && !strings.EqualFold(args[0], "any") {
 			p.close("Satisfy")
+			return
+		}
+		p.owner().sec.satisfyAny = strings.EqualFold(args[0], "any")
+	case lower == "sslrequiressl":
+		p.restricts = true
+		if o := p.owner(); !o.discard && !o.sec.secure {
+			o.sec.secure, o.sec.secureLine = true, p.line
 		}
 	case strings.HasPrefix(lower, "auth") && lower != "authmerging",
-		lower == "sslrequiressl", lower == "sslrequire", lower == "sslverifyclient":
+		lower == "sslrequire", lower == "sslverifyclient":
 		p.close(name)
 	case (lower == "redirect" || lower == "redirectmatch") && len(args) > 0 && refusal(args[0]) != 0:
 		p.refuse(lower == "redirectmatch", refusal(args[0]), args[1:], name)
 	default:
-		p.notice(name, lower == "rewriterule" && refuses(text))
+		p.other(lower, name, args)
 	}
+}
+
+// isRewriting are the directives that belong to rules.
+var isRewriting = map[string]bool{"rewriteengine": true, "rewritebase": true, "rewritecond": true, "rewriterule": true,
+	"rewriteoptions": true, "rewritemap": true, "rewritefile": true}
+
+// rewriting gives a directive to the compiler of rules. Those inside of a container
+// about files, methods or expressions do not run, as in LiteSpeed.
+func (p *parser) rewriting(lower, name, text string) {
+	if p.override&(OverrideFileInfo|OverrideRules) == 0 {
+		p.tell(p.line, name, "allowOverride does not allow it", lower == "rewriterule" && refuses(text))
+		return
+	}
+	if p.rules == nil {
+		p.rules = newCompiler(p.source)
+	}
+	c := p.rules
+	c.line, c.column, c.skip = p.line, 1, nil
+	for _, f := range p.stack[1:] {
+		if f.name != "ifmodule" { // whatever the module, its rules run (LSX 1.2)
+			c.skip = []string{f.name}
+		}
+	}
+	c.one(text)
 }
 
 // refusal is the status by which Redirect and RedirectMatch refuse, 0 for the
@@ -172,7 +238,7 @@ func (p *parser) refuse(regex bool, status int, args []string, name string) {
 	case !regex:
 		s.match.below = args[0]
 	default:
-		re, err := regexp.Compile(args[0])
+		re, _, err := newPattern(strings.Clone(args[0]), false)
 		s.match.url, s.match.unknown = re, err != nil
 	}
 	p.restricts = true
@@ -211,6 +277,13 @@ func (p *parser) notice(name string, restricts bool) {
 	p.notices = append(p.notices, Notice{File: p.file, Line: p.line, Directive: strings.Clone(name), Restricts: restricts})
 }
 
+// tell notes what is wrong with one directive.
+func (p *parser) tell(line int, name, why string, restricts bool) {
+	if len(p.notices) < maxNotices {
+		p.notices = append(p.notices, Notice{File: p.file, Line: line, Directive: strings.Clone(name), Why: why, Restricts: restricts})
+	}
+}
+
 // require reads "Require [not] WHAT ARGS".
 func (p *parser) require(args []string) {
 	n := node{}
@@ -228,6 +301,10 @@ func (p *parser) require(args []string) {
 		n.pred.kind = nobody
 	case what == "ip" && len(args) > 0:
 		n.pred = parseNets(args)
+	case what == "env" && len(args) == 1:
+		n.pred = predicate{kind: variableSet, name: strings.Clone(args[0])}
+	case what == "expr" && len(args) > 0:
+		n.pred = p.expr(strings.Join(args, " "))
 	case what == "method" && len(args) > 0:
 		n.pred = predicate{kind: method}
 		for _, a := range args {
@@ -293,10 +370,16 @@ func (p *parser) from(allow bool, args []string) {
 	var preds []predicate
 	if len(args) > 1 && strings.EqualFold(args[0], "from") {
 		for _, a := range args[1:] {
-			if strings.EqualFold(a, "all") {
+			name, isVariable := strings.CutPrefix(a, "env=")
+			switch {
+			case strings.EqualFold(a, "all"):
 				preds = append(preds, predicate{kind: everybody})
-			} else {
-				preds = append(preds, parseNets([]string{a})) // host names and env= are not modelled
+			case isVariable && strings.HasPrefix(name, "!"):
+				preds = append(preds, predicate{kind: variableUnset, name: strings.Clone(name[1:])})
+			case isVariable:
+				preds = append(preds, predicate{kind: variableSet, name: strings.Clone(name)})
+			default:
+				preds = append(preds, parseNets([]string{a})) // host names are not modelled
 			}
 		}
 	} else {
@@ -336,6 +419,10 @@ func (p *parser) enter(text string) {
 		default:
 			p.unmodelled(&f)
 		}
+	case name == "if" && around.op == leaf && p.override&OverrideFileInfo != 0:
+		m := matcher{expr: p.expression(unquoteAll(strings.TrimSpace(inner[len("if"):])))}
+		m.unknown = m.expr == nil
+		p.section(&f, m)
 	case name == "requireall":
 		f.op = all
 	case name == "requireany":
@@ -357,6 +444,37 @@ func (p *parser) enter(text string) {
 		p.unmodelled(&f)
 	}
 	p.stack = append(p.stack, f)
+}
+
+// unquoteAll takes the quotes off that stand around all of s.
+func unquoteAll(s string) string {
+	if n := len(s); n >= 2 && s[0] == s[n-1] && (s[0] == '"' || s[0] == '\'') && strings.IndexByte(s[1:n-1], s[0]) < 0 {
+		return s[1 : n-1]
+	}
+	return s
+}
+
+// expression reads the condition of an <If>; nil, and told, if it cannot be asked.
+func (p *parser) expression(text string) *expression {
+	e, err := p.texts.readExpression(text)
+	if len(p.texts.unknown) > 0 && err == nil {
+		e, err = nil, fmt.Errorf("there is no variable %%{%.60s}", p.texts.unknown[0])
+	}
+	p.texts.unknown, p.texts.slow = nil, nil
+	if err != nil {
+		p.tell(p.line, "expression", err.Error()+"; what would refuse there closes", false)
+		return nil
+	}
+	return e
+}
+
+// expr is the condition of a Require expr; not modelled if it cannot be asked.
+func (p *parser) expr(text string) predicate {
+	e := p.expression(unquoteAll(text))
+	if e == nil {
+		return predicate{}
+	}
+	return predicate{kind: expressed, expr: e, in: p.root}
 }
 
 // unmodelled opens a container whose condition is not known: what would refuse
@@ -390,8 +508,8 @@ func (p *parser) leave(name string) {
 	}
 }
 
-// files reads the argument of <Files> or <FilesMatch>. A pattern that Go cannot
-// compile, as one with look-around, makes the condition unknown.
+// files reads the argument of <Files> or <FilesMatch>. A pattern that cannot be
+// compiled makes the condition unknown.
 func files(name string, args []string) matcher {
 	isRegex := name == "filesmatch"
 	if len(args) == 2 && args[0] == "~" {
@@ -401,7 +519,7 @@ func files(name string, args []string) matcher {
 		return matcher{unknown: true}
 	}
 	if isRegex {
-		re, err := regexp.Compile(args[0])
+		re, _, err := newPattern(strings.Clone(args[0]), false)
 		return matcher{regex: re, unknown: err != nil}
 	}
 	glob := strings.ReplaceAll(args[0], "[!", "[^")

@@ -65,13 +65,30 @@ func (p Problem) String() string {
 
 // Program is compiled rules. It is immutable; any goroutine may run it.
 type Program struct {
-	rules  []rule
-	prefix string
-	dir    string
-	base   string // starts and ends with '/'
-	engine int8   // RewriteEngine: 1 on, -1 off, 0 not written
-	runs   sync.Pool
+	rules   []rule
+	prefix  string
+	dir     string
+	file    string
+	base    string // starts and ends with '/'
+	engine  int8   // RewriteEngine: 1 on, -1 off, 0 not written
+	inherit inheritance
+	runs    sync.Pool
 }
+
+// inheritance says if rules of the .htaccess files around run too, and when.
+type inheritance uint8
+
+const (
+	inheritNone inheritance = iota
+	inheritBehind
+	inheritBefore
+)
+
+// Place is the URL path that patterns do not see: "/shop/"; "" at a virtual host.
+func (p *Program) Place() string { return p.prefix }
+
+// File is that of its text.
+func (p *Program) File() string { return p.file }
 
 // Engine tells what RewriteEngine says, and whether it says anything.
 func (p *Program) Engine() (on, written bool) { return p.engine > 0, p.engine != 0 }
@@ -94,6 +111,7 @@ func (p *Program) Targets() []*Target {
 type Target struct {
 	Scheme    string // http, https, ws, wss, h2, h2s or unix
 	Authority string // as in the rule: the name of a processor, or host and port; of unix the path of the socket
+	Htaccess  bool   // of a .htaccess file: it may name declared processors alone
 	Dynamic   bool   // the authority is made of the request: Authority is ""
 
 	File         string // of the rule
@@ -122,6 +140,7 @@ type Outcome struct {
 	End      bool     // no more rewriting of this request
 	Last     bool     // [L] has ended the rules: those that follow in the same set do not run
 	Cookies  []string // values of Set-Cookie
+	Type     string   // of [T] or [H], which are the same: a media type, or the name of a handler; "" for none
 	Err      error    // *exchange.Error
 
 	rule *rule // that decided
@@ -180,8 +199,9 @@ type flags struct {
 	last, end, forbidden, gone, proxy, chain, next bool
 	qsa, qsd, qsl, nocase, noescape                bool
 	escape, blankPercent, controlsOnly, allow3F    bool
-	except                                         string // BNE
-	skip, status                                   int    // S=, R=
+	except                                         string   // BNE
+	skip, status                                   int      // S=, R=
+	media                                          template // T=, H=
 	env                                            []setEnv
 	cookies                                        []cookie
 }

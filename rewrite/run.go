@@ -25,6 +25,7 @@ type run struct {
 	location string // of one to a URL; "" for one to path
 	by       *rule  // that changed or redirected last
 	cookies  []string
+	media    string // of the last [T]
 
 	group       [10]string // of the rule at hand
 	condGroup   [10]string // of the last condition that matched
@@ -48,7 +49,7 @@ func (p *Program) Run(x *exchange.Exchange, h *Host) Outcome {
 	r.p, r.x, r.host = p, x, h
 	r.path, r.query, r.explains = x.Req.Path, x.Req.Query, x.Explaining()
 	out := r.rules()
-	out.Cookies = r.cookies
+	out.Cookies, out.Type = r.cookies, r.media
 	*r = run{buf: r.buf[:0]}
 	if cap(r.buf) <= 4096 {
 		p.runs.Put(r)
@@ -442,6 +443,9 @@ func (r *run) set(u *rule) {
 		if r.explains {
 			r.x.Detail("line %d: sets %s=%q", u.line, e.name, s)
 		}
+	}
+	if u.media != nil {
+		r.media = clean(r.text(u.media))
 	}
 	for i := range u.cookies {
 		r.cookies = append(r.cookies, r.cookie(&u.cookies[i]))

@@ -3,7 +3,6 @@ package rewrite
 import (
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,6 +17,9 @@ type section struct {
 
 	match matcher
 	kids  []*section
+	said  *said // beside who may come in; nil: nothing
+
+	prefix, dir string // of the file, for expressions
 
 	require     []node // any of them grants; none: no opinion
 	requireLine int
@@ -25,6 +27,9 @@ type section struct {
 	allowFirst  bool // Order allow,deny: who is not allowed is refused
 	orderLine   int
 	allow, deny []predicate
+	satisfyAny  bool // Satisfy any: Require or Order is enough
+	secure      bool // SSLRequireSSL
+	secureLine  int
 }
 
 // answer is yes, no, or not known because something is not modelled.
@@ -38,33 +43,52 @@ const (
 
 // matcher says for which requests a section holds. Its zero value is all.
 type matcher struct {
-	unknown bool   // a container that is not modelled
-	glob    string // <Files>
-	regex   *regexp.Regexp
-	below   string         // Redirect: URL path and what lies below it
-	url     *regexp.Regexp // RedirectMatch: on the URL path
-	methods []string       // <Limit>, <LimitExcept>; upper case
+	unknown bool        // a container that is not modelled
+	glob    string      // <Files>
+	regex   *pattern    // <FilesMatch>
+	below   string      // Redirect: URL path and what lies below it
+	url     *pattern    // RedirectMatch: on the URL path
+	expr    *expression // <If>
+	methods []string    // <Limit>, <LimitExcept>; upper case
 	except  bool
 }
 
-func (m *matcher) holds(r *Request) answer {
+func (s *section) holds(r *Request) answer {
+	m := &s.match
 	switch {
 	case m.unknown:
 		return unknown
+	case m.expr != nil:
+		return m.expr.ask(r, s)
 	case m.glob != "":
 		ok, err := path.Match(m.glob, r.Name)
 		return known(ok, err == nil)
 	case m.regex != nil:
-		return known(m.regex.MatchString(r.Name), true)
+		return m.regex.ask(r.Name)
 	case m.below != "":
 		rest, ok := strings.CutPrefix(r.URL, m.below)
 		return known(ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(m.below, "/")), true)
 	case m.url != nil:
-		return known(m.url.MatchString(r.URL), true)
+		return m.url.ask(r.URL)
 	case m.methods != nil:
 		return known(slices.Contains(m.methods, withGet(r.Method)) != m.except, r.Method != "")
 	}
 	return yes
+}
+
+// ask asks a pattern outside of rules. One that takes too long is not known.
+func (p *pattern) ask(text string) answer {
+	ok, err := (&run{}).match(p, text, nil)
+	return known(ok, err == nil)
+}
+
+// ask asks an expression about r. What cannot be worked out is not known.
+func (e *expression) ask(r *Request, in *section) answer {
+	if r.X == nil || r.host == nil {
+		return unknown
+	}
+	ok, err := e.holds(&run{p: &Program{prefix: in.prefix, dir: in.dir}, x: r.X, host: r.host, path: r.X.Req.Path, query: r.X.Req.Query})
+	return known(ok, err == nil)
 }
 
 // withGet makes GET of HEAD: what holds for the one holds for the other.
@@ -88,7 +112,7 @@ func known(ok, sure bool) answer {
 // ask returns what s and the sections in it say about r: a deny, else a
 // closed, else nothing.
 func (s *section) ask(r *Request) Verdict {
-	holds := s.match.holds(r)
+	holds := s.holds(r)
 	if holds == no {
 		return Verdict{}
 	}
@@ -117,12 +141,18 @@ func (s *section) own(r *Request) Verdict {
 	if s.fault != 0 {
 		return Verdict{Status: s.fault, File: s.file, Line: s.line, Why: s.why}
 	}
+	if s.secure && (r.X == nil || r.X.Req.Scheme != "https") {
+		return Verdict{Status: 403, File: s.file, Line: s.secureLine, Why: "SSLRequireSSL"}
+	}
 	required, ordered := pass, yes
 	if s.require != nil {
 		required = voteAny(s.require, r)
 	}
 	if s.ordered {
 		ordered = s.order(r)
+	}
+	if s.satisfyAny && s.require != nil && s.ordered && (required == pass || ordered == yes) {
+		return Verdict{}
 	}
 	switch {
 	case required == fail || required == neutral:
@@ -176,6 +206,9 @@ type predicate struct {
 	kind    kind
 	nets    []netip.Prefix
 	methods []string
+	name    string // of a variable
+	expr    *expression
+	in      *section // where expr stands
 }
 
 type kind uint8
@@ -186,6 +219,9 @@ const (
 	nobody
 	address
 	method
+	variableSet
+	variableUnset
+	expressed
 )
 
 func (p *predicate) test(r *Request) answer {
@@ -198,6 +234,17 @@ func (p *predicate) test(r *Request) answer {
 		client := r.Client.Unmap().WithZone("")
 		inside := slices.ContainsFunc(p.nets, func(n netip.Prefix) bool { return n.Contains(client) })
 		return known(inside, client.IsValid())
+	case variableSet, variableUnset:
+		if r.X == nil {
+			return unknown
+		}
+		set := hasVariable(r.X, p.name)
+		if !set && r.guesses {
+			return unknown
+		}
+		return known(set == (p.kind == variableSet), true)
+	case expressed:
+		return p.expr.ask(r, p.in)
 	case method:
 		return known(slices.Contains(p.methods, withGet(r.Method)), r.Method != "")
 	}

@@ -285,6 +285,15 @@ func env(x *exchange.Exchange, name string) string {
 	return ""
 }
 
+func hasVariable(x *exchange.Exchange, name string) bool {
+	for i := range x.Env {
+		if x.Env[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
 func setVariable(x *exchange.Exchange, name, value string) {
 	for i := range x.Env {
 		if x.Env[i].Name == name {
