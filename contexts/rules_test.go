@@ -45,7 +45,7 @@ func TestRules(t *testing.T) {
 		t.Helper()
 		x := &exchange.Exchange{}
 		x.Req = exchange.Request{Method: "GET", Path: path, Target: path, Scheme: "http", Host: "a.test"}
-		p, err := v.rewrite(x, nil)
+		p, err := v.rewrite(x, nil, nil)
 		got := x.Req.Path
 		if x.Req.Query != "" {
 			got += "?" + x.Req.Query
@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 		&Context{URI: "/a/"}, &Context{URI: "/b/"}, &Context{URI: "/c/"}, &Context{URI: "/l/"}, &Context{URI: "/r/"})
 	f("/a/x", "/c/x2 /c/")
 	f("/a", "redirect") // to its slash first
-	f("/l/x", "bad_rewrite: rules have led from context to context over 10 times")
+	f("/l/x", "bad_rewrite: rules have led from place to place over 10 times, last from /l/x")
 
 	// D-1, R-P-2: a proxy context wins over [P], which wins over files.
 	v = ruled(t, "RewriteRule ^/(.*)$ http://up/$1 [P]", nil, &Context{URI: "/api/", Kind: Proxy, Handler: app}, &Context{URI: "/files/"},
@@ -147,14 +147,14 @@ func TestCookiesOfRules(t *testing.T) {
 	v := ruled(t, "RewriteRule ^/r$ /to [CO=a:1:,R,L]\nRewriteRule ^/c$ - [CO=b:2:]", nil)
 	x := &exchange.Exchange{}
 	x.Req = exchange.Request{Method: "GET", Path: "/r", Target: "/r", Scheme: "http"}
-	_, err := v.rewrite(x, nil)
+	_, err := v.rewrite(x, nil, nil)
 	e, ok := err.(*exchange.Error)
 	if !ok || e.Status != 302 || len(e.Fields) != 2 || e.Fields[1].Value != "a=1; path=/" {
 		t.Errorf("%+v", err)
 	}
 	x = &exchange.Exchange{}
 	x.Req = exchange.Request{Method: "GET", Path: "/c", Target: "/c", Scheme: "http"}
-	if _, err := v.rewrite(x, nil); err != nil {
+	if _, err := v.rewrite(x, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }

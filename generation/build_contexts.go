@@ -168,6 +168,9 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 		b.reportOutside(h, c)
 	}
 	out.Dirs = b.buildContextDirs(h, or(c.Location, h.Conf.DocRoot))
+	if c.Location != "" && out.Regexp == nil && !out.Exact {
+		out.Htaccess = b.buildContextHtaccess(h, c.URI, c.Location)
+	}
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
 		b.shut(c, out, c.At("location"), "correct the path", "location cannot be used")
 	}

@@ -1,6 +1,8 @@
 package generation
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -40,13 +42,15 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	}
 	b.closeVHost(h, v)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
-	v.Htaccess = b.buildHtaccess(h, h.Conf.DocRoot)
 	v.Static = b.buildStatic("")
 	if v.Root = b.newRoot(b.rootOptions(h), h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
 		v.Closed = "its docRoot cannot be used"
 	}
 	ho := &host{Host: h, out: v, procs: b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server), adHoc: map[string]*processor{}}
 	b.buildRules(ho)
+	if v.Htaccess = b.buildHtaccess(ho, h.Conf.DocRoot, "/"); v.Htaccess != nil {
+		b.buildNamed(ho)
+	}
 	b.buildScripts(ho)
 	b.buildContexts(ho)
 	b.buildSockets(ho)
@@ -66,9 +70,9 @@ func (b *builder) closeVHost(h *xmlconf.Host, v *contexts.VHost) {
 	}
 }
 
-// buildHtaccess returns the reader of .htaccess files below dir, nil if the host
-// reads none. What the host does not say, the server does.
-func (b *builder) buildHtaccess(h *xmlconf.Host, dir string) *rewrite.Dirs {
+// readsHtaccess returns what .htaccess files of a host may say, 0 if it reads none.
+// What the host does not say, the server does.
+func (b *builder) readsHtaccess(h *xmlconf.Host) (allowed rewrite.Override, name string) {
 	s := b.cfg.Server
 	override, name := s.HtAccess.AllowOverride, s.HtAccess.AccessFileName
 	auto := s.AutoLoadHtaccess || s.Rewrite.AutoLoadHtaccess
@@ -81,19 +85,35 @@ func (b *builder) buildHtaccess(h *xmlconf.Host, dir string) *rewrite.Dirs {
 	if h.Conf.Rewrite.Written("autoLoadHtaccess") {
 		auto = h.Conf.Rewrite.AutoLoadHtaccess
 	}
-	if override == 0 && !auto {
+	allowed = rewrite.Override(override) & (rewrite.OverrideAll &^ rewrite.OverrideRules)
+	if auto {
+		allowed |= rewrite.OverrideRules
+	}
+	return allowed, name
+}
+
+// buildHtaccess returns the reader of .htaccess files below dir, which the URL path
+// prefix stands for; nil if the host reads none.
+func (b *builder) buildHtaccess(h *host, dir, prefix string) *rewrite.Dirs {
+	allowed, name := b.readsHtaccess(h.Host)
+	if allowed == 0 {
 		return nil
 	}
 	log := b.opt.Log
-	return rewrite.NewDirs(rewrite.Options{Root: dir, FileName: name, Report: func(ns []rewrite.Notice) {
-		for _, n := range ns {
-			if n.Restricts {
-				log.Warn("directive is not honoured yet", "file", n.File, "line", n.Line, "directive", n.Directive)
-			} else {
-				log.Info("directive is not honoured yet", "file", n.File, "line", n.Line, "directive", n.Directive)
+	return rewrite.NewDirs(rewrite.Options{Root: dir, FileName: name, Prefix: prefix, Override: allowed, Maps: h.maps, Host: h.out.RulesHost,
+		Report: func(ns []rewrite.Notice) {
+			for _, n := range ns {
+				level := slog.LevelInfo
+				if n.Restricts {
+					level = slog.LevelWarn
+				}
+				why := n.Why
+				if why == "" {
+					why = "it is not honoured"
+				}
+				log.Log(context.Background(), level, ".htaccess directive has no effect", "file", n.File, "line", n.Line, "directive", n.Directive, "why", why)
 			}
-		}
-	}})
+		}})
 }
 
 // buildContextDirs returns the reader of .htaccess files about the files of a
@@ -107,7 +127,17 @@ func (b *builder) buildContextDirs(h *host, location string) *rewrite.Dirs {
 	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
 		dir = filepath.Dir(dir)
 	}
-	return b.buildHtaccess(h.Host, dir)
+	return b.buildHtaccess(h, dir, "/")
+}
+
+// buildContextHtaccess returns the reader of the .htaccess files in the directory of a
+// context with its own location, of which rules and settings count; nil if the host
+// reads none.
+func (b *builder) buildContextHtaccess(h *host, uri, location string) *rewrite.Dirs {
+	if fi, err := os.Stat(location); err != nil || !fi.IsDir() {
+		return nil
+	}
+	return b.buildHtaccess(h, filepath.Clean(location), uri)
 }
 
 // trusts reports who the host and the server take for a trusted proxy.

@@ -3,8 +3,10 @@ package generation
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,7 +27,8 @@ func (b *builder) buildRules(h *host) {
 	h.out.RulesHost = &rewrite.Host{Name: h.Name, DocRoot: h.Conf.DocRoot, Admin: strings.Join(h.Conf.AdminEmails, ","), Software: "httpjet"}
 	h.out.Targets = map[*rewrite.Target]*contexts.Target{}
 	h.maps = map[string]*rewrite.Map{}
-	if !r.Enable && !anyRules(h.Conf.Contexts) {
+	h.out.RulesOn = r.Enable
+	if allowed, _ := b.readsHtaccess(h.Host); !r.Enable && !anyRules(h.Conf.Contexts) && allowed == 0 {
 		return
 	}
 	for _, m := range r.Maps {
@@ -115,6 +118,11 @@ func (b *builder) buildContextRules(h *host, list map[*xmlconf.Context]*contexts
 		out := list[c]
 		if out == nil {
 			continue
+		}
+		if c.Rewrite != nil && c.Rewrite.Written("enable") {
+			if out.Engine = -1; c.Rewrite.Enable {
+				out.Engine = 1
+			}
 		}
 		if r := c.Rewrite; r != nil && r.Rules != "" && out.Kind == contexts.Static {
 			if p := b.compileRules(h, r, contextSource(h, c, out)); p != nil {
@@ -222,6 +230,23 @@ func (b *builder) buildTarget(h *host, r *xmlconf.Rewrite, t *rewrite.Target, at
 	}
 	b.use(h, p, nil, "[P]", false)
 	return &contexts.Target{Handler: b.buildProxy(h, p, nil, nil), Serves: exchange.Proxy, Scope: p.scope, Group: p.decl.Name}
+}
+
+// buildNamed makes a target of each processor of HTTP that the host knows, for rules
+// with [P] of .htaccess files, which are read later (R-P-4).
+func (b *builder) buildNamed(h *host) {
+	h.out.Named = map[string]*contexts.Target{}
+	for ps := h.procs; ps != nil; ps = ps.parent {
+		for _, k := range slices.SortedFunc(maps.Keys(ps.list), func(a, c processorKey) int { return strings.Compare(a.name, c.name) }) {
+			p := ps.list[k]
+			if p.runs != xmlconf.KindProxy || h.out.Named[k.name] != nil {
+				continue
+			}
+			b.use(h, p, nil, "[P] of .htaccess", false)
+			h.out.Named[k.name] = &contexts.Target{Handler: b.buildProxy(h, p, nil, nil), Serves: exchange.Proxy, Scope: p.scope,
+				Group: p.decl.Name, Secure: p.fault == "" && secure(p)}
+		}
+	}
 }
 
 func secure(p *processor) bool {

@@ -239,6 +239,8 @@ func (r *run) compare(k *cond, text string) bool {
 type Info struct {
 	Exists, Regular, Dir, Link, Executable bool
 	Size                                   int64
+
+	BelowFile bool // it is not there, as something on the way is a file
 }
 
 func (i Info) is(o op) bool {
@@ -284,6 +286,8 @@ func lookAt(path string, follow bool) Info {
 			return Info{Exists: true, Regular: kind == syscall.S_IFREG, Dir: kind == syscall.S_IFDIR, Link: kind == syscall.S_IFLNK,
 				Executable: os.FileMode(st.Mode)&0o111 != 0, Size: st.Size}
 		case syscall.EINTR:
+		case syscall.ENOTDIR:
+			return Info{BelowFile: true}
 		default:
 			return Info{}
 		}

@@ -156,7 +156,7 @@ func TestCheckFile(t *testing.T) {
 	tr.write("part/.htaccess", "<Files x.txt>\nDeny from all\n</Files>\nRedirectMatch 403 ^/alias/y")
 	f := func(file, url string, status int) {
 		t.Helper()
-		err := tr.CheckFile(file, url, netip.MustParseAddr("192.0.2.1"), "GET")
+		err := tr.CheckFile(file, url, asked(t, "GET /", ""))
 		e, _ := errors.AsType[*exchange.Error](err)
 		if status == 0 && err != nil || status != 0 && (e == nil || e.Status != status) {
 			t.Errorf("%s as %s: %v, want %d", file, url, err, status)

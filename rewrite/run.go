@@ -32,6 +32,7 @@ type run struct {
 	condDecoded bool
 
 	file, fileOf string
+	behind       string // path info behind file
 	statOf       string
 	statFollow   bool
 	info         Info

@@ -308,7 +308,7 @@ func (p *parser) redirect(s *said, lower string, args []string) (err error) {
 	if err = wants(args, 2); err != nil {
 		return err
 	}
-	if r.to = strings.Clone(args[1]); !strings.HasPrefix(r.to, "/") && !strings.Contains(r.to, ":") {
+	if r.to = strings.Clone(args[1]); !strings.HasPrefix(r.to, "/") && !strings.Contains(r.to, ":") && !(lower == "redirectmatch" && strings.HasPrefix(r.to, "$")) {
 		return fmt.Errorf("%q is no URL and does not start with a slash", r.to)
 	}
 	if lower == "redirectmatch" {

@@ -177,7 +177,7 @@ func (r *redirect) target(path string) (string, bool) {
 			return "", false
 		}
 		to := r.to
-		if scheme := strings.Index(to, "://"); rest != "" && rest[0] != '/' && scheme >= 0 && strings.IndexByte(to[scheme+3:], '/') < 0 {
+		if _, after, absolute := strings.Cut(to, "://"); rest != "" && rest[0] != '/' && absolute && strings.IndexByte(after, '/') < 0 {
 			rest = "/" + rest // "Redirect / http://other" and "/x": never "http://otherx"
 		}
 		before, mark, has := strings.Cut(to, "?")
@@ -206,6 +206,9 @@ func (r *redirect) target(path string) (string, bool) {
 		i++
 		group := groups[r.to[i]-'0']
 		if hostOpen(b) && group != "" && group[0] != '/' {
+			b = append(b, '/')
+		}
+		if len(b) == 0 && !strings.HasPrefix(group, "/") { // no scheme comes of a path
 			b = append(b, '/')
 		}
 		b = appendEncoded(b, group, inPath)
@@ -363,7 +366,7 @@ func (s *Settings) describe(x *exchange.Exchange) {
 		}
 	}
 	if forced != "" && !strings.EqualFold(forced, "none") {
-		media = forced
+		media, charset = forced, ""
 	}
 	if charset != "" {
 		media, _, _ = strings.Cut(media, ";")

@@ -85,7 +85,7 @@ var variables = map[string]variable{
 	"REMOTE_ADDR": remoteAddr, "REMOTE_HOST": remoteAddr, "CONN_REMOTE_ADDR": remoteAddr, "REMOTE_PORT": remotePort,
 	"REMOTE_USER": empty, "REMOTE_IDENT": empty, "AUTH_TYPE": empty, "SERVER_ADDR": serverAddr, "SERVER_PORT": serverPort,
 	"REQUEST_METHOD": requestMethod, "REQUEST_URI": requestURI, "CURRENT_URI": currentURI, "THE_REQUEST": theRequest,
-	"QUERY_STRING": queryString, "PATH_INFO": empty, "REQUEST_FILENAME": requestFilename, "SCRIPT_FILENAME": requestFilename,
+	"QUERY_STRING": queryString, "PATH_INFO": pathInfo, "REQUEST_FILENAME": requestFilename, "SCRIPT_FILENAME": requestFilename,
 	"SCRIPT_NAME": currentURI, "REQUEST_BASENAME": requestBasename, "SCRIPT_BASENAME": requestBasename,
 	"ORG_REQ_URI": orgURI, "ORG_QUERY_STRING": orgQuery, "SCRIPT_URI": scriptURI, "SCRIPT_URL": currentURI,
 	"SERVER_PROTOCOL": serverProtocol, "REQUEST_SCHEME": requestScheme, "DOCUMENT_ROOT": documentRoot,
@@ -169,6 +169,11 @@ func (r *run) variable(v variable, arg string) string {
 		return r.query
 	case requestFilename:
 		return r.filename()
+	case pathInfo:
+		if r.p.prefix != "" {
+			r.filename()
+			return r.behind
+		}
 	case requestBasename:
 		return path.Base(r.path)
 	case orgURI, orgQuery:
@@ -247,7 +252,8 @@ var timeLayouts = map[variable]string{timeAll: "20060102150405", timeYear: "2006
 	timeHour: "15", timeMin: "04", timeSec: "05"}
 
 // filename is the path on disk that the current URI names, whether it is there or
-// not. The last one is remembered: -f and -d of a block ask for the same.
+// not. In contexts and directories what stands behind a file is path info. The last one
+// is remembered: -f and -d of a block ask for the same.
 func (r *run) filename() string {
 	if r.fileOf == r.path && r.file != "" {
 		return r.file
@@ -257,8 +263,22 @@ func (r *run) filename() string {
 	if !ok {
 		rest, dir = r.path, r.host.DocRoot
 	}
-	r.fileOf, r.file = r.path, strings.TrimSuffix(dir, "/")+rest
-	return r.file
+	file, behind := strings.TrimSuffix(dir, "/")+rest, ""
+	if r.p.prefix != "" && r.stat(file, true).BelowFile {
+		for i := len(file); i > len(file)-len(rest); {
+			if i = strings.LastIndexByte(file[:i], '/'); i <= 0 {
+				break
+			}
+			if info := r.stat(file[:i], true); info.Exists {
+				if !info.Dir {
+					file, behind = file[:i], strings.Clone(file[i:])
+				}
+				break
+			}
+		}
+	}
+	r.fileOf, r.file, r.behind = r.path, file, behind
+	return file
 }
 
 func port(a netip.AddrPort) string {
