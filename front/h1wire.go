@@ -225,7 +225,7 @@ func (c *h1conn) send(p, end []byte) error {
 	case c.tls != nil:
 		return c.sendTLS()
 	case len(p) == 0:
-		return c.sendSmall(c.vec[0])
+		return c.sendSmall(c.vec[0], false)
 	}
 	c.bufs = c.vec[:]
 	for {
@@ -241,8 +241,9 @@ func (c *h1conn) send(p, end []byte) error {
 }
 
 // sendSmall writes bytes that the socket takes at once, nearly always: a deadline
-// is set only if it does not, so that nobody looks at the clock before.
-func (c *h1conn) sendSmall(p []byte) error {
+// is set only if it does not, so that nobody looks at the clock before. more: others
+// follow at once.
+func (c *h1conn) sendSmall(p []byte, more bool) error {
 	if c.x.Crowded {
 		runtime.Gosched()
 	}
@@ -250,7 +251,7 @@ func (c *h1conn) sendSmall(p []byte) error {
 		if !c.writeBy.IsZero() {
 			c.extendWrite() // one that was set once must not lie in the past
 		}
-		n, err := c.sock.writeSoon(p, c.blocked)
+		n, err := c.sock.writeSoon(p, more, c.blocked)
 		if err == nil {
 			return nil
 		}
@@ -296,8 +297,12 @@ func (c *h1conn) SendFile(f *os.File, off, n int64) (int64, error) {
 	if c.tls != nil || c.sock.raw == nil || c.resp.chunked || n <= 16<<10 {
 		return c.copyFile(f, off, n)
 	}
-	if err := c.Flush(); err != nil {
-		return 0, err
+	if len(c.out) > 0 { // the head, which shares a segment with the first bytes
+		head := c.out
+		c.out = c.out[:0]
+		if err := c.sendSmall(head, true); err != nil {
+			return 0, err
+		}
 	}
 	var sent int64
 	for sent < n {

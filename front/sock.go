@@ -56,11 +56,14 @@ func (s *sock) Write(p []byte) (int, error) {
 }
 
 // writeSoon writes as Write does, and calls before each time that it has to wait, to
-// set a deadline.
-func (s *sock) writeSoon(p []byte, before func()) (int, error) {
-	if s.raw == nil {
+// set a deadline. more: other bytes follow at once.
+func (s *sock) writeSoon(p []byte, more bool, before func()) (int, error) {
+	switch {
+	case s.raw == nil:
 		before()
 		return s.Conn.Write(p)
+	case more:
+		return s.raw.WriteMore(p, before)
 	}
 	return s.raw.Write(p, before)
 }

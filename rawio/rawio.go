@@ -39,6 +39,7 @@ type Socket struct {
 	onWrite func(fd uintptr) bool
 	out     []byte // not written yet
 	before  func() // see Write
+	flags   uintptr
 	werr    syscall.Errno
 
 	onPeek func(fd uintptr)
@@ -166,7 +167,7 @@ func (s *Socket) sendAsk(fd uintptr) bool {
 		return false
 	}
 	for len(s.ask) > 0 {
-		n, errno := send(fd, s.ask)
+		n, errno := send(fd, s.ask, 0)
 		if errno != 0 {
 			s.rerr = errno
 			return false
@@ -181,7 +182,17 @@ func (s *Socket) sendAsk(fd uintptr) bool {
 // if not nil, is called each time that the socket takes no more for now: it may
 // set the deadline that bounds the wait.
 func (s *Socket) Write(p []byte, before func()) (int, error) {
-	s.out, s.before, s.werr = p, before, 0
+	return s.write(p, before, 0)
+}
+
+// WriteMore is Write of bytes that others follow at once: the kernel may keep them
+// back until then (MSG_MORE), and sends them in one segment.
+func (s *Socket) WriteMore(p []byte, before func()) (int, error) {
+	return s.write(p, before, unix.MSG_MORE)
+}
+
+func (s *Socket) write(p []byte, before func(), flags uintptr) (int, error) {
+	s.out, s.before, s.flags, s.werr = p, before, flags, 0
 	err := s.rc.Write(s.onWrite)
 	n := len(p) - len(s.out)
 	s.out, s.before = nil, nil
@@ -195,7 +206,7 @@ func (s *Socket) Write(p []byte, before func()) (int, error) {
 // the socket takes more.
 func (s *Socket) tryWrite(fd uintptr) bool {
 	for len(s.out) > 0 {
-		n, errno := send(fd, s.out)
+		n, errno := send(fd, s.out, s.flags)
 		if errno == syscall.EAGAIN {
 			if s.before != nil {
 				s.before()
@@ -273,8 +284,8 @@ func receive(fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
 	return call(syscall.SYS_RECVFROM, fd, p, flags)
 }
 
-func send(fd uintptr, p []byte) (int, syscall.Errno) {
-	return call(syscall.SYS_SENDTO, fd, p, syscall.MSG_NOSIGNAL)
+func send(fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
+	return call(syscall.SYS_SENDTO, fd, p, flags|syscall.MSG_NOSIGNAL)
 }
 
 func call(trap, fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
