@@ -235,7 +235,7 @@ func (b *builder) buildRedirectToHTTPS(l *xmlconf.Listener, key string, hosts *d
 // honours yet, also where they are reached by another one (R-SAFE-1).
 func (b *builder) closeListener(l *xmlconf.Listener, hosts *domains.Map[*contexts.VHost]) {
 	for _, r := range l.Restrictions() {
-		if Honours(r) && (r.Element != "clientVerify" || l.Secure) { // nobody can show a certificate to a plain one
+		if Honours(r) {
 			continue
 		}
 		b.fs.Error("E-CLOSED", r.At, r.Hint(), "listener %q: %s; its virtual hosts answer 503 on every listener", l.Name, r.Fault())

@@ -75,8 +75,8 @@ func (v *VHost) Restrictions() []Restriction {
 // Restrictions returns what restricts every host of the listener.
 func (l *Listener) Restrictions() []Restriction {
 	var out []Restriction
-	if l.ClientVerify == 2 {
-		out = append(out, Restriction{Element: "clientVerify", At: l.At("clientVerify")})
+	if l.ClientVerify == 2 { // nobody can show a certificate to a plain one
+		out = append(out, Restriction{Element: "clientVerify", At: l.At("clientVerify"), Lost: !l.Secure})
 	}
 	return append(out, l.lost...)
 }
