@@ -16,6 +16,7 @@ import (
 	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/gateway"
 )
 
 // clientBody is a request body that arrives when the test sends it, and whose
@@ -74,7 +75,7 @@ type result struct {
 	err  error
 }
 
-func fetchLater(ctx context.Context, c *Client, call *extproc.Call) chan result {
+func fetchLater(ctx context.Context, c *gateway.Client, call *extproc.Call) chan result {
 	ch := make(chan result, 1)
 	go func() {
 		r, err := c.Do(ctx, call)
@@ -240,7 +241,7 @@ func TestG28StderrGoesToTheLogOnly(t *testing.T) {
 		if len(lines) < 3 || lines[0] != `PHP Notice:\x09x` || lines[1] != `\x1b]0;evil\x07` || !strings.Contains(lines[len(lines)-1], "dropped") {
 			t.Errorf("%d lines, %.200q", len(lines), lines)
 		}
-		if total < maxStderr*9/10 || total > maxStderr*11/10 {
+		if total < 64<<10*9/10 || total > 64<<10*11/10 {
 			t.Errorf("%d bytes logged", total)
 		}
 	}
@@ -284,7 +285,7 @@ func TestG31IdleConnectionServesTheNext(t *testing.T) {
 
 // The error of a body is the answer, wherever it shows (R-FCGI-6).
 func TestBodyErrors(t *testing.T) {
-	const big = HeldMax + 1000
+	const big = gateway.HeldMax + 1000
 	tooLarge := exchange.Fail(413, "request_body_too_large", "over 5 bytes")
 	f := func(name string, length int64, body io.Reader, want string) {
 		t.Helper()
@@ -343,7 +344,7 @@ func TestG16EarlyAnswer(t *testing.T) {
 		io.Copy(io.Discard, p)
 	}), Options{})
 	b := newClientBody()
-	if r := <-fetchLater(t.Context(), c, b.call(HeldMax+1)); r.body != "ok" || r.err != nil {
+	if r := <-fetchLater(t.Context(), c, b.call(gateway.HeldMax+1)); r.body != "ok" || r.err != nil {
 		t.Errorf("%q %v", r.body, r.err)
 	}
 	if !b.wasStopped() {
@@ -364,7 +365,7 @@ func TestApplicationFailsDuringUpload(t *testing.T) {
 			p.say(t, script)
 		}), Options{})
 		b := newClientBody()
-		if r := <-fetchLater(t.Context(), c, b.call(HeldMax+1)); describe(r.err) != want {
+		if r := <-fetchLater(t.Context(), c, b.call(gateway.HeldMax+1)); describe(r.err) != want {
 			t.Errorf("%q: %q %v, want %s", script, r.body, r.err, want)
 		}
 		if !b.wasStopped() {
@@ -424,7 +425,7 @@ func TestClientGone(t *testing.T) {
 	f("before the head", none, func(p *peer, gone func()) { p.hear(); gone() })
 	f("in the head", none, func(p *peer, gone func()) { p.hear(); p.say(t, `stdout "X: "`); gone() })
 	f("in the body", none, func(p *peer, gone func()) { p.hear(); p.say(t, `stdout "X: \r\n\r\nx"`); gone() })
-	f("in the upload", func(b *clientBody) *extproc.Call { return b.call(HeldMax + 1) },
+	f("in the upload", func(b *clientBody) *extproc.Call { return b.call(gateway.HeldMax + 1) },
 		func(p *peer, gone func()) { p.hearHead(); gone() })
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -441,7 +442,7 @@ func TestHoldKeepsTheBodyForTheNextClient(t *testing.T) {
 	down := newClient(t, unixTarget(filepath.Join(t.TempDir(), "none.sock")), Options{Bodies: bodies})
 	up := newClient(t, rawApp(t, echoApp(t)), Options{Bodies: bodies})
 	call := post(-1, strings.NewReader("abc"))
-	release, err := Hold(t.Context(), call, bodies, time.Minute)
+	release, err := gateway.Hold(t.Context(), call, bodies, time.Minute, "fcgi_unavailable")
 	if err != nil || call.Length != 3 {
 		t.Fatalf("length %d, %v", call.Length, err)
 	}

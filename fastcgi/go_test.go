@@ -13,6 +13,7 @@ import (
 
 	"httpjet/budget"
 	"httpjet/extproc"
+	"httpjet/gateway"
 )
 
 // echo answers with method, Content-Length as declared, and a digest of the body.
@@ -69,7 +70,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 			t.Errorf("size %d declared %v: connection not kept", size, declared)
 		}
 	}
-	for _, size := range []int{1, 100, 32 << 10, 65528, 65535, 65536, HeldMax, HeldMax + 1, 5 << 20} {
+	for _, size := range []int{1, 100, 32 << 10, 65528, 65535, 65536, gateway.HeldMax, gateway.HeldMax + 1, 5 << 20} {
 		f(size, true)
 		f(size, false)
 	}

@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	"httpjet/exchange"
+	"httpjet/gateway"
 )
 
 // R-FCGI-10, line by line.
 func TestParseHead(t *testing.T) {
 	f := func(head, want string) {
 		t.Helper()
-		var h cgiHead
-		err := h.parse(head)
-		got := fmt.Sprint(h.status, " ", h.length)
-		for name, value := range h.fields.All() {
+		var h gateway.Head
+		err := parseHead(&h, head)
+		got := fmt.Sprint(h.Status, " ", h.Length)
+		for name, value := range h.Fields.All() {
 			got += fmt.Sprintf(" %s=%s", name, value)
 		}
 		if err != nil {
@@ -69,7 +70,7 @@ func TestHeadOfExactlyTheLimit(t *testing.T) {
 	f := func(size int, ok bool) {
 		t.Helper()
 		head := "X: " + strings.Repeat("a", size-3-4) + "\r\n\r\n"
-		rest, err := readHead(strings.NewReader(head+"body"), make([]byte, 0, smallHead), &cgiHead{})
+		rest, err := readHead(strings.NewReader(head+"body"), make([]byte, 0, smallHead), &gateway.Head{})
 		if (err == nil) != ok {
 			t.Errorf("head of %d bytes: %v", size, err)
 		}
@@ -90,15 +91,15 @@ func FuzzCGIHead(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, head string) {
-		var h cgiHead
-		err := h.parse(head)
+		var h gateway.Head
+		err := parseHead(&h, head)
 		if err != nil {
 			return
 		}
-		if h.status < 200 || h.status > 599 || h.length < -1 {
-			t.Errorf("status %d, length %d", h.status, h.length)
+		if h.Status < 200 || h.Status > 599 || h.Length < -1 {
+			t.Errorf("status %d, length %d", h.Status, h.Length)
 		}
-		for name, value := range h.fields.All() {
+		for name, value := range h.Fields.All() {
 			if name == "" || strings.ContainsAny(name, " \t\r\n:") || strings.ContainsAny(value, "\r\n\x00") {
 				t.Errorf("field %q: %q", name, value)
 			}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"httpjet/gateway"
 )
 
 // phpScript does what its query asks for.
@@ -34,7 +36,7 @@ default: echo PHP_SAPI;
 
 // php starts php-fpm with two static workers and returns a client and the
 // directory of the script.
-func php(t *testing.T, o Options) (*Client, string) {
+func php(t *testing.T, o Options) (*gateway.Client, string) {
 	t.Helper()
 	dir := t.TempDir()
 	sock := filepath.Join(dir, "fpm.sock")
@@ -121,7 +123,7 @@ func TestPHP(t *testing.T) {
 	if status, _, err := fetch(c, missing); status != 404 || err != nil {
 		t.Errorf("missing script: %d %v", status, err)
 	}
-	for _, size := range []int{1, 8192, 70_000, HeldMax, HeldMax + 1, 3 << 20} {
+	for _, size := range []int{1, 8192, 70_000, gateway.HeldMax, gateway.HeldMax + 1, 3 << 20} {
 		p := pattern(size)
 		sum := fmt.Sprintf("%d:%x", size, md5.Sum(p))
 		for _, declared := range []int64{-1, int64(size)} {

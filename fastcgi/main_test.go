@@ -19,6 +19,7 @@ import (
 
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,7 +47,7 @@ func goApp(t *testing.T, h http.HandlerFunc) extproc.Target {
 }
 
 // newClient returns a client that is retired at the end of the test.
-func newClient(t *testing.T, target extproc.Target, o Options) *Client {
+func newClient(t *testing.T, target extproc.Target, o Options) *gateway.Client {
 	t.Helper()
 	c := New(target, o)
 	t.Cleanup(func() {
@@ -76,7 +77,7 @@ func request(method string, length int64, body io.Reader, params ...string) *ext
 }
 
 // fetch makes a call, reads it to the end and closes it.
-func fetch(c *Client, call *extproc.Call) (status int, body string, err error) {
+func fetch(c *gateway.Client, call *extproc.Call) (status int, body string, err error) {
 	r, err := c.Do(context.Background(), call)
 	if err != nil {
 		return 0, "", err

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"httpjet/gateway"
 )
 
 // dripping is a body of n bytes that come one by one, or piece by piece.
@@ -59,7 +61,7 @@ func TestG63TrickledBodyIsCut(t *testing.T) {
 			c.Retire()
 		})
 	}
-	const big = HeldMax + 100_000
+	const big = gateway.HeldMax + 100_000
 	trickle := func(n int) *dripping { return &dripping{n: n, piece: 1, pause: 5 * time.Second} }
 	f(100, trickle(100), 0, "408 request_stalled", 30*time.Second)
 	f(-1, trickle(100), 0, "408 request_stalled", 30*time.Second)

@@ -3,9 +3,9 @@ package fastcgi
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
 
 	"httpjet/exchange"
+	"httpjet/gateway"
 )
 
 const (
@@ -20,17 +20,12 @@ type params struct {
 	length string // value of CONTENT_LENGTH, "" for none
 }
 
-// newParams prepares the variables of a request with a body of length bytes.
-// declared tells that the client announced a body, be it empty.
-func newParams(list *exchange.Fields, length int64, declared bool) params {
-	if list == nil {
-		list = &exchange.Fields{}
+// newParams takes the variables of a request.
+func newParams(r gateway.Request) params {
+	if r.Call.Params == nil {
+		return params{&exchange.Fields{}, r.Digits}
 	}
-	p := params{list: list}
-	if length > 0 || declared || list.Has("CONTENT_LENGTH") {
-		p.length = strconv.FormatInt(length, 10)
-	}
-	return p
+	return params{r.Call.Params, r.Digits}
 }
 
 // pairs yields what goes on the wire.

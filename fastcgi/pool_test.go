@@ -15,6 +15,7 @@ import (
 	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
+	"httpjet/gateway"
 )
 
 // serveOK answers every request of a connection.
@@ -67,7 +68,7 @@ func TestG15UnfitIdleConnectionIsReplaced(t *testing.T) {
 	}
 	withBody := func() *extproc.Call { return post(1, strings.NewReader("x")) }
 	without := func() *extproc.Call { return post(0, nil) }
-	large := func() *extproc.Call { return request("POST", 0, nil, "X="+strings.Repeat("x", askMax)) }
+	large := func() *extproc.Call { return request("POST", 0, nil, "X="+strings.Repeat("x", 32<<10)) }
 	for name, call := range map[string]func() *extproc.Call{"body": withBody, "no body": without, "large": large} {
 		f(name+", closed", call, "")
 		f(name+", garbage", call, `raw "x"`)
@@ -165,7 +166,7 @@ func TestStaleConnectionBeforeTheFirstByte(t *testing.T) {
 	}
 	f("bodyless", request("PATCH", 0, nil), "1: 0")
 	f("held", post(3, strings.NewReader("abc")), "1: 3")
-	f("streamed", post(HeldMax+1, strings.NewReader(strings.Repeat("x", HeldMax+1))), "1: 262145")
+	f("streamed", post(gateway.HeldMax+1, strings.NewReader(strings.Repeat("x", gateway.HeldMax+1))), "1: 262145")
 }
 
 // A dial that does not end within the acquisition deadline is 503 (R-FCGI-9).
@@ -393,7 +394,7 @@ func TestHeadDeadlineBeginsBehindTheUpload(t *testing.T) {
 			t.Errorf("own deadline: %v %s", d, e)
 		}
 		b := newClientBody()
-		half := strings.Repeat("x", HeldMax/2+1)
+		half := strings.Repeat("x", gateway.HeldMax/2+1)
 		go func() {
 			for range 2 {
 				time.Sleep(20 * time.Second)
@@ -429,7 +430,7 @@ func TestStalledUpload(t *testing.T) {
 			close(hung)
 		})
 	}
-	const big = HeldMax + 1
+	const big = gateway.HeldMax + 1
 	f("client", func() *extproc.Call { return newClientBody().call(big) },
 		func(p *peer) { p.hear() }, pause, "408 request_stalled")
 	f("application in STDIN", func() *extproc.Call { return post(big, strings.NewReader(strings.Repeat("x", big))) },

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"httpjet/exchange"
+	"httpjet/gateway"
 )
 
 func TestParseHeader(t *testing.T) {
@@ -50,7 +51,7 @@ func TestParamsOverManyRecords(t *testing.T) {
 		list.Add(strings.Repeat("n", 127), strings.Repeat("v", 40_000))
 		list.Add("content_length", "1")
 	}
-	p := newParams(list, 42, true)
+	p := params{list, "42"}
 	size, err := p.size(defaultParams)
 	if err != nil {
 		t.Fatal(err)
@@ -75,27 +76,6 @@ func TestParamsOverManyRecords(t *testing.T) {
 	}
 }
 
-func TestContentLengthVariable(t *testing.T) {
-	f := func(length int64, declared bool, given, want string) {
-		t.Helper()
-		list := &exchange.Fields{}
-		if given != "" {
-			list.Add("CONTENT_LENGTH", given)
-		}
-		var got strings.Builder
-		for name, value := range newParams(list, length, declared).pairs {
-			got.WriteString(name + "=" + value)
-		}
-		if got.String() != want {
-			t.Errorf("%d %v %q: %q, want %q", length, declared, given, got.String(), want)
-		}
-	}
-	f(0, false, "", "")
-	f(0, false, "5", "CONTENT_LENGTH=0")
-	f(0, true, "", "CONTENT_LENGTH=0")
-	f(7, true, "5", "CONTENT_LENGTH=7")
-}
-
 // buffered never promises what a Read would have to wait for.
 func TestBuffered(t *testing.T) {
 	f := func(script string, want int) {
@@ -104,7 +84,7 @@ func TestBuffered(t *testing.T) {
 		// The connection would block behind these bytes.
 		br := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(wire), blocked{t}), 8<<10)
 		br.Peek(len(wire))
-		s := stdout{br: br, stderr: &stderrLog{}}
+		s := stdout{br: br, stderr: &gateway.Stderr{}}
 		if got := s.buffered(); got != want {
 			t.Errorf("%q: %d, want %d", script, got, want)
 		}
@@ -135,19 +115,4 @@ type blocked struct{ t *testing.T }
 func (b blocked) Read([]byte) (int, error) {
 	b.t.Error("read of the socket")
 	return 0, io.ErrNoProgress
-}
-
-func TestEscape(t *testing.T) {
-	f := func(in, want string) {
-		t.Helper()
-		if got := escape(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-	f("plain text: äöü €", "plain text: äöü €")
-	f("a\tb\x00\x1b[31m\x7f", `a\x09b\x00\x1b[31m\x7f`)
-	f(`back\slash`, `back\\slash`)
-	f("\x80\xff", `\x80\xff`)
-	f("\u0085\u202e", `\u0085\u202e`)
-	f("\ufffd", "\ufffd")
 }

@@ -5,22 +5,55 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"httpjet/exchange"
+	"httpjet/gateway"
 )
 
-// An endError is an END_REQUEST by which the application refused the request.
-type endError struct{ status byte }
-
-func (e *endError) Error() string {
-	return "application ended the request: " + protocolStatus(e.status)
+// stream reads the replies of a connection.
+type stream struct {
+	out    stdout
+	fields exchange.Fields // memory of the replies, one after the other
+	head   []byte
+	rest   []byte // STDOUT bytes read with the head
 }
 
-// A protocolError is a reply that breaks FastCGI or CGI.
-type protocolError struct{ err error }
+// Begin, Head and the others are those of a gateway.Stream.
+func (s *stream) Begin(log *gateway.Stderr) {
+	s.out, s.rest = stdout{br: s.out.br, stderr: log}, nil
+}
 
-func (e *protocolError) Error() string { return e.err.Error() }
+func (s *stream) Head() (h gateway.Head, err error) {
+	if s.head == nil {
+		s.head = make([]byte, 0, smallHead)
+	}
+	h.Fields = s.fields
+	s.rest, err = readHead(&s.out, s.head, &h)
+	s.fields = h.Fields
+	return h, err
+}
 
-func protocolErrorf(format string, args ...any) error {
-	return &protocolError{fmt.Errorf(format, args...)}
+func (s *stream) Read(p []byte) (int, error) {
+	if len(s.rest) > 0 {
+		n := copy(p, s.rest)
+		s.rest = s.rest[n:]
+		return n, nil
+	}
+	return s.out.Read(p)
+}
+
+func (s *stream) Buffered() int {
+	if len(s.rest) > 0 {
+		return len(s.rest)
+	}
+	return s.out.buffered()
+}
+
+func (s *stream) Begun() bool { return s.out.any }
+
+func (s *stream) End() {
+	s.out, s.rest = stdout{br: s.out.br}, nil
+	s.fields.Reset()
 }
 
 // stdout reads the STDOUT stream of one reply out of its records. STDERR goes
@@ -28,7 +61,7 @@ func protocolErrorf(format string, args ...any) error {
 // error is final.
 type stdout struct {
 	br     *bufio.Reader
-	stderr *stderrLog
+	stderr *gateway.Stderr
 
 	left    int  // content bytes left of the STDOUT record at hand
 	padding int  // padding bytes behind them
@@ -84,7 +117,7 @@ func (s *stdout) next() error {
 	}
 	h, err := parseHeader(b)
 	if err != nil {
-		return &protocolError{err}
+		return err
 	}
 	s.br.Discard(headerLen)
 	s.padding = h.padding
@@ -95,7 +128,7 @@ func (s *stdout) next() error {
 		return s.end()
 	}
 	if s.closed && h.content > 0 {
-		return protocolErrorf("STDOUT record behind the end of STDOUT")
+		return fmt.Errorf("STDOUT record behind the end of STDOUT")
 	}
 	s.closed = h.content == 0
 	s.left = h.content
@@ -109,7 +142,7 @@ func (s *stdout) log(n int) error {
 		if len(b) == 0 {
 			return cut(err)
 		}
-		s.stderr.write(b)
+		s.stderr.Write(b)
 		s.br.Discard(len(b))
 		n -= len(b)
 	}
@@ -130,7 +163,7 @@ func (s *stdout) end() error {
 	}
 	s.padding = 0
 	if status != 0 {
-		return &endError{status}
+		return &gateway.RefusedError{Err: errors.New("application ended the request: " + protocolStatus(status))}
 	}
 	return io.EOF
 }

@@ -9,6 +9,7 @@ import (
 
 	"httpjet/extproc"
 	"httpjet/fastcgi"
+	"httpjet/gateway"
 	"httpjet/groups"
 	"httpjet/xmlconf"
 )
@@ -109,7 +110,7 @@ func (b *builder) label(p *processor) string {
 // client leases the client of a target; base is the TLS that t names by its TLSID.
 func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
 	if t.Kind == extproc.KindFastCGI {
-		c, release := b.kept.Apps.Acquire(t, func() *fastcgi.Client {
+		c, release := b.kept.Apps.Acquire(t, func() *gateway.Client {
 			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Dial: b.kept.Dialer.Dial})
 		})
 		b.g.leases = append(b.g.leases, release)

@@ -22,7 +22,7 @@ import (
 	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/extproc"
-	"httpjet/fastcgi"
+	"httpjet/gateway"
 	"httpjet/groups"
 	"httpjet/keep"
 	"httpjet/metrics"
@@ -46,7 +46,7 @@ type Options struct {
 // Kept is what outlives a generation, by keys that are whole identities.
 type Kept struct {
 	Proxies  keep.Map[extproc.Target, ProxyClient]
-	Apps     keep.Map[extproc.Target, *fastcgi.Client]
+	Apps     keep.Map[extproc.Target, *gateway.Client]
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]
 	Seats    keep.Map[seatKey, *groups.Seat]

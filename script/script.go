@@ -16,8 +16,8 @@ import (
 	"httpjet/budget"
 	"httpjet/exchange"
 	"httpjet/extproc"
-	"httpjet/fastcgi"
 	"httpjet/forward"
+	"httpjet/gateway"
 	"httpjet/groups"
 	"httpjet/streaming"
 )
@@ -94,7 +94,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	defer c.release()
 	call := c.fill(h, x, t)
 	if h.o.Group.Len() > 1 {
-		release, err := fastcgi.Hold(x.Context(), call, h.o.Bodies, h.o.BodyTimeout)
+		release, err := gateway.Hold(x.Context(), call, h.o.Bodies, h.o.BodyTimeout, h.o.Unavailable)
 		if err != nil {
 			return err
 		}

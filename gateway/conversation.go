@@ -1,4 +1,4 @@
-package fastcgi
+package gateway
 
 import (
 	"context"
@@ -32,13 +32,11 @@ type conversation struct {
 	memory *[]byte // of up.buf
 	gone   fuse    // cuts the connection when ctx is done; lit once the call has waited
 
-	out    stdout
-	stderr stderrLog
-	head   cgiHead
-	rest   []byte // STDOUT bytes read with the head
-	left   int64  // body bytes that Content-Length still allows, -1: any
-	noBody bool   // a body is read and thrown away
-	err    error  // how the body ended; io.EOF: well
+	stderr Stderr
+	head   Head
+	left   int64 // body bytes that Content-Length still allows, -1: any
+	noBody bool  // a body is read and thrown away
+	err    error // how the body ended; io.EOF: well
 	closed bool
 
 	mu     sync.Mutex
@@ -54,10 +52,11 @@ func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *co
 	cv := &conversation{c: c, ctx: ctx, call: call, cn: cn, body: b}
 	cn.cv = cv
 	cv.stderr.log = call.Log
-	cv.out = stdout{br: cn.br, stderr: &cv.stderr}
+	cn.stream.Begin(&cv.stderr)
 	cv.memory = c.buffer()
 	cv.up = upload{ctx: ctx, call: call, cn: cn, pause: c.target.BodyTimeout,
-		pace: budget.Pace{Pause: c.target.BodyTimeout}, left: b.length, live: b.src != nil, cv: cv, buf: (*cv.memory)[:0]}
+		pace: budget.Pace{Pause: c.target.BodyTimeout}, left: b.length, live: b.src != nil, frame: &c.frame, full: c.tokens.Unavailable,
+		cv: cv, buf: (*cv.memory)[:0]}
 	if b.length > 0 {
 		cv.up.src = b.reader()
 	}
@@ -68,15 +67,15 @@ func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *co
 func (cv *conversation) open(now time.Time) error {
 	cv.cn.watchSoon(now)
 	cv.up.start(now)
-	h, rest, err := cv.cn.readHead(&cv.out)
+	h, err := cv.cn.stream.Head()
 	if err != nil {
 		return err
 	}
 	cv.mu.Lock()
 	cv.headIn = true // bodies have no total limit (R-TMO-2)
 	cv.mu.Unlock()
-	cv.head, cv.rest, cv.left = h, rest, h.length
-	cv.noBody = cv.call.Method == "HEAD" || h.status == 204 || h.status == 304
+	cv.head, cv.left = h, h.Length
+	cv.noBody = cv.call.Method == "HEAD" || h.Status == 204 || h.Status == 304
 	return nil
 }
 
@@ -114,20 +113,28 @@ func (cv *conversation) late() error {
 	return nil
 }
 
-// kill wakes everybody up when the client is gone.
+// kill wakes everybody up when the client is gone, and the application too.
 func (cv *conversation) kill() {
+	if abort := cv.c.frame.Abort; abort != nil && cv.up.whole.Load() { // nobody else writes
+		cv.cn.nc.SetWriteDeadline(time.Now().Add(abortWait))
+		cv.cn.nc.Write(abort)
+	}
 	cv.cn.nc.Close()
 	if cv.up.live {
 		stopBody(cv.call)
 	}
 }
 
+// abortWait bounds the write of an abort, which has room unless the application
+// reads nothing.
+const abortWait = 10 * time.Millisecond
+
 // stale reports whether open failed with err because the application had closed
 // a kept connection, and the call may be sent again without harm: no byte of a
 // reply came, no body byte is lost, and either the method is idempotent or not
 // one byte of the request left (R-FCGI-12, R-POOL-4).
 func (cv *conversation) stale(err error) bool {
-	if !cv.cn.reused || cv.out.any || cv.ctx.Err() != nil || isTimeout(err) {
+	if !cv.cn.reused || cv.cn.stream.Begun() || cv.ctx.Err() != nil || isTimeout(err) {
 		return false
 	}
 	if cv.up.live && cv.up.done != nil {
@@ -153,7 +160,7 @@ func (cv *conversation) fail(err error) error {
 	cv.cn.nc.Close()
 	cv.up.stop(false)
 	addr := cv.c.target.Address
-	_, refused := errors.AsType[*endError](err)
+	_, refused := errors.AsType[*RefusedError](err)
 	_, known := errors.AsType[*exchange.Error](err)
 	// Order matters: what the client or its body did explains the broken
 	// connection that the application then seems to have caused.
@@ -165,23 +172,23 @@ func (cv *conversation) fail(err error) error {
 	case known:
 		return err
 	case refused && !cv.headIn:
-		return exchange.Fail(503, "fcgi_unavailable", "%s: %w", addr, err)
+		return exchange.Fail(503, cv.c.tokens.Unavailable, "%s: %w", addr, err)
 	case isTimeout(err):
 		return exchange.Fail(504, "upstream_timeout", "%s: no head in time", addr)
 	}
-	return exchange.Fail(502, "fcgi_protocol", "%s: %w", addr, err)
+	return exchange.Fail(502, cv.c.tokens.Malformed, "%s: %w", addr, err)
 }
 
 // reply hands the conversation over to the caller.
 func (cv *conversation) reply() *extproc.Reply {
 	cv.answer = extproc.Reply{
-		Status: cv.head.status, Fields: cv.head.fields, Length: cv.head.length,
+		Status: cv.head.Status, Fields: cv.head.Fields, Length: cv.head.Length,
 		Body: cv, Buffered: cv.cn.buffered, Done: cv.cn.done,
 	}
 	return &cv.answer
 }
 
-// Read reads the body of the reply: io.EOF only behind a clean END_REQUEST and
+// Read reads the body of the reply: io.EOF only behind a clean end and
 // as many bytes as Content-Length said.
 func (cv *conversation) Read(p []byte) (int, error) {
 	if cv.closed {
@@ -198,49 +205,37 @@ func (cv *conversation) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBody reads STDOUT behind the head and holds it against Content-Length. Its
-// error is raw: what broke, or io.EOF.
+// readBody reads behind the head and holds it against Content-Length. Its error is
+// raw: what broke, or io.EOF.
 func (cv *conversation) readBody(p []byte) (int, error) {
 	if cv.noBody { // HEAD, 204, 304: read, so that the connection can be kept
-		cv.rest = nil
-		_, err := io.Copy(io.Discard, struct{ io.Reader }{&cv.out})
+		_, err := io.Copy(io.Discard, struct{ io.Reader }{cv.cn.stream})
 		if err == nil {
 			err = io.EOF
 		}
 		return 0, err
 	}
-	var n int
-	var err error
-	if len(cv.rest) > 0 {
-		n = copy(p, cv.rest)
-		cv.rest = cv.rest[n:]
-	} else {
-		n, err = cv.out.Read(p)
-	}
+	n, err := cv.cn.stream.Read(p)
 	if cv.left < 0 {
 		return n, err
 	}
 	if int64(n) > cv.left {
 		n, cv.left = int(cv.left), 0
-		return n, protocolErrorf("body over its Content-Length of %d", cv.head.length)
+		return n, fmt.Errorf("body over its Content-Length of %d", cv.head.Length)
 	}
 	cv.left -= int64(n)
 	if err == io.EOF && cv.left > 0 {
-		err = protocolErrorf("body %d bytes short of its Content-Length", cv.left)
+		err = fmt.Errorf("body %d bytes short of its Content-Length", cv.left)
 	}
 	return n, err
 }
 
-// buffered tells how much Read gives without waiting. The end of the reply
-// counts as one byte.
+// buffered tells how much Read gives without waiting.
 func (cv *conversation) buffered() int {
 	if cv.noBody {
 		return 0 // the next Read waits for the end of the reply
 	}
-	if len(cv.rest) > 0 {
-		return len(cv.rest)
-	}
-	return cv.out.buffered()
+	return cv.cn.stream.Buffered()
 }
 
 // close ends the use of the connection. It goes back to the pool only if both

@@ -1,6 +1,7 @@
-package fastcgi
+package gateway
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"sync"
@@ -17,11 +18,14 @@ import (
 // connection turns idle before its permit is given back, all sockets together
 // never exceed the number of permits (R-FCGI-9).
 type pool struct {
-	target  extproc.Target
-	kept    int // most idle connections
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	permits *budget.Permits
-	dialing atomic.Int32
+	target extproc.Target
+	// unavailable is the reason token for want of a connection.
+	unavailable string
+	stream      func(*bufio.Reader) Stream
+	kept        int // most idle connections
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
+	permits     *budget.Permits
+	dialing     atomic.Int32
 
 	mu      sync.Mutex
 	idle    []*conn // oldest first
@@ -71,7 +75,7 @@ func (p *pool) permit(ctx context.Context) (waited bool, err error) {
 		if ctx.Err() != nil {
 			return false, exchange.ErrClientGone
 		}
-		return false, exchange.Fail(503, "fcgi_unavailable", "%d connections to %s are busy: %w",
+		return false, exchange.Fail(503, p.unavailable, "%d connections to %s are busy: %w",
 			p.permits.Max(), p.target.Address, err)
 	}
 	return true, nil
@@ -85,14 +89,14 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 	defer p.dialing.Add(-1)
 	nc, err := p.dial(dctx, p.target.Network, p.target.Address)
 	if err == nil {
-		return newConn(nc), nil
+		return newConn(nc, p.stream), nil
 	}
 	if ctx.Err() != nil {
 		return nil, exchange.ErrClientGone
 	}
 	// Both at once: a group may try its next peer, and 503 is the answer if
 	// there is none.
-	return nil, &exchange.Error{Status: 503, Reason: "fcgi_unavailable", Err: extproc.NewDialError(dctx, p.target.Address, err)}
+	return nil, &exchange.Error{Status: 503, Reason: p.unavailable, Err: extproc.NewDialError(dctx, p.target.Address, err)}
 }
 
 // pop takes the newest idle connection, nil if there is none.
@@ -112,7 +116,7 @@ func (p *pool) pop() *conn {
 // put gives back a connection whose request ended cleanly.
 func (p *pool) put(cn *conn) {
 	cn.cv, cn.since = nil, time.Now()
-	cn.fields.Reset()
+	cn.stream.End()
 	p.mu.Lock()
 	keep := !p.retired && p.target.KeepAlive > 0 && len(p.idle) < p.kept
 	if keep {

@@ -1,4 +1,4 @@
-package fastcgi
+package gateway
 
 import (
 	"context"
@@ -19,14 +19,16 @@ import (
 // the request and the first part of its body leave in one write.
 const uploadBuf = 32 << 10
 
-// upload sends one request. The conversation owns it; while pumpStdin runs, only
+// upload sends one request. The conversation owns it; while pumpBody runs, only
 // the fields marked so may be touched.
 type upload struct {
 	ctx   context.Context
 	call  *extproc.Call
 	cn    *conn
 	pause time.Duration // longest pause of either side; 0: any
-	buf   []byte        // records not yet written
+	buf   []byte        // bytes not yet written
+	frame *Frame
+	full  string        // token for want of room
 	src   io.Reader     // the body; nil for none
 	left  int64         // body bytes not yet read
 	live  bool          // src is the client, which may stall
@@ -35,7 +37,8 @@ type upload struct {
 
 	final   atomic.Bool   // any time: the last bytes are being written
 	cut     atomic.Bool   // any time: stop ended the upload, which is then nobody's fault
-	done    chan struct{} // any time: closed when pumpStdin has returned; nil if it was not started
+	whole   atomic.Bool   // any time: the request is out, to its last byte
+	done    chan struct{} // any time: closed when pumpBody has returned; nil if it was not started
 	written int64         // bytes that the socket took
 	err     error         // why the request was not sent whole
 	fault   error         // the part of err that is the answer, whatever the application says
@@ -47,7 +50,7 @@ type upload struct {
 func (u *upload) start(now time.Time) {
 	u.cn.writeWithin(u.pause, now)
 	if u.src == nil {
-		u.buf = appendHeader(u.buf, header{typ: typeStdin})
+		u.buf = append(u.buf, u.frame.End...)
 		if u.cn.reused && u.cn.raw != nil && len(u.buf) <= askMax {
 			if u.call.Crowded {
 				runtime.Gosched()
@@ -66,12 +69,12 @@ func (u *upload) start(now time.Time) {
 		}
 	}
 	u.done = make(chan struct{})
-	go u.pumpStdin()
+	go u.pumpBody()
 }
 
-// pumpStdin sends the body as STDIN. It is joined by stop, at the latest in
+// pumpBody sends the body. It is joined by stop, at the latest in
 // Reply.Close.
-func (u *upload) pumpStdin() {
+func (u *upload) pumpBody() {
 	defer close(u.done)
 	err := u.copyBody()
 	u.finish(time.Now(), err)
@@ -84,6 +87,7 @@ func (u *upload) finish(now time.Time, err error) {
 		u.fault = exchange.Fail(504, "request_stalled", "send to the application: %w", err)
 	}
 	u.err = err
+	u.whole.Store(err == nil)
 	if u.cut.Load() {
 		u.fault = nil
 	}
@@ -96,25 +100,29 @@ func (u *upload) finish(now time.Time, err error) {
 // copyBody reads exactly left bytes, and proves that none follow before the
 // application can have seen the last one.
 func (u *upload) copyBody() error {
+	header := u.frame.Header
 	for {
-		if cap(u.buf)-len(u.buf) < 4<<10+2*headerLen {
+		if cap(u.buf)-len(u.buf) < 4<<10+header+len(u.frame.End) {
 			if err := u.flush(false); err != nil {
 				return err
 			}
 		}
-		at := len(u.buf)
-		u.buf = appendHeader(u.buf, header{typ: typeStdin})
-		room := u.buf[len(u.buf) : cap(u.buf)-headerLen]
-		n, err := u.read(room[:min(int64(len(room)), u.left, fullContent)])
+		at := len(u.buf) + header
+		part := u.buf[at : cap(u.buf)-len(u.frame.End)]
+		if u.frame.Most > 0 {
+			part = part[:min(len(part), u.frame.Most)]
+		}
+		n, err := u.read(part[:min(int64(len(part)), u.left)])
 		if err != nil {
 			u.fault = err
 			return err
 		}
 		u.left -= int64(n)
-		u.buf = u.buf[:at+headerLen+n]
-		u.buf[at+4], u.buf[at+5] = byte(n>>8), byte(n)
-		if n == 0 { // a record without content would end STDIN
-			u.buf = u.buf[:at]
+		if n > 0 { // a part without content might end the body
+			if header > 0 {
+				u.frame.Fill(u.buf[at-header:at], n)
+			}
+			u.buf = u.buf[:at+n]
 		}
 		if u.left == 0 {
 			break
@@ -129,7 +137,7 @@ func (u *upload) copyBody() error {
 		u.fault = err
 		return err
 	}
-	u.buf = appendHeader(u.buf, header{typ: typeStdin})
+	u.buf = append(u.buf, u.frame.End...)
 	return u.flush(true)
 }
 
@@ -146,9 +154,9 @@ func (u *upload) read(p []byte) (int, error) {
 		return 0, &exchange.Error{Status: 408, Reason: "request_stalled", Close: true,
 			Err: fmt.Errorf("no body byte from the client for %v", u.pause)}
 	case err == io.EOF:
-		return 0, bodyError(u.ctx, fmt.Errorf("%w: %d bytes missing", budget.ErrShort, u.left))
+		return 0, bodyError(u.ctx, fmt.Errorf("%w: %d bytes missing", budget.ErrShort, u.left), u.full)
 	case err != nil:
-		return 0, bodyError(u.ctx, err)
+		return 0, bodyError(u.ctx, err, u.full)
 	}
 	return 0, nil
 }
@@ -174,14 +182,14 @@ func (u *upload) end() error {
 		n, stalled, err := u.readInTime(one[:])
 		switch {
 		case n > 0:
-			return bodyError(u.ctx, budget.ErrLong)
+			return bodyError(u.ctx, budget.ErrLong, u.full)
 		case err == io.EOF:
 			return nil
 		case stalled:
 			return &exchange.Error{Status: 408, Reason: "request_stalled", Close: true,
 				Err: fmt.Errorf("no end of the body for %v", u.pause)}
 		case err != nil:
-			return bodyError(u.ctx, err)
+			return bodyError(u.ctx, err, u.full)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package fastcgi
+package gateway
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 // maxStderr is how much of STDERR one request may log, in bytes (R-FCGI-11).
 const maxStderr = 64 << 10
 
-// stderrLog passes what an application writes to its STDERR to a log, line by
+// Stderr passes what an application writes to its STDERR to a log, line by
 // line. Bytes over the cap are read and forgotten, so that the application never
 // blocks on them.
-type stderrLog struct {
+type Stderr struct {
 	log  func(line string) // nil: nobody listens
 	part []byte            // a line whose end has not come yet; bounded by the cap
 	seen int
 	over bool
 }
 
-// write takes the content of a STDERR record. Lines may lie across records.
-func (l *stderrLog) write(p []byte) {
+// Write takes a part of STDERR. Lines may lie across parts.
+func (l *Stderr) Write(p []byte) {
 	if l.log == nil {
 		return
 	}
@@ -39,7 +39,7 @@ func (l *stderrLog) write(p []byte) {
 }
 
 // line logs the collected line, if it holds anything.
-func (l *stderrLog) line() {
+func (l *Stderr) line() {
 	if text := strings.TrimRight(string(l.part), "\r"); text != "" {
 		l.log(escape(text))
 	}
@@ -47,7 +47,7 @@ func (l *stderrLog) line() {
 }
 
 // close logs the rest. It may be called more than once.
-func (l *stderrLog) close() {
+func (l *Stderr) close() {
 	if l.log == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package fastcgi
+package gateway
 
 import (
 	"bufio"
@@ -41,16 +41,17 @@ type conn struct {
 
 	readBy, writeBy time.Time // deadlines as last set; zero: none
 
-	// Memory that the replies use one after the other, and method values.
-	head     []byte
-	fields   exchange.Fields
+	stream Stream // of the replies, one after the other
+
+	// Method values, made once.
 	buffered func() int
 	done     func() error
 }
 
-func newConn(nc net.Conn) *conn {
+func newConn(nc net.Conn, stream func(*bufio.Reader) Stream) *conn {
 	c := &conn{nc: nc, raw: rawio.New(nc)}
 	c.br = bufio.NewReaderSize(c, 8<<10)
+	c.stream = stream(c.br)
 	c.mem.Take = func() []byte { return c.into }
 	c.buffered = func() int { return c.cv.buffered() }
 	c.done = func() error { return c.cv.close() }
