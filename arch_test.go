@@ -23,7 +23,7 @@ var levels = []string{
 	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward gateway streaming groups",
-	/* 4 gateways */ "fastcgi",
+	/* 4 gateways */ "fastcgi lsapi",
 	/* 5 handlers */ "proxy script static wsrelay probes",
 	/* 6          */ "contexts",
 	/* 7          */ "generation",

@@ -1,0 +1,207 @@
+package lsapi
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"httpjet/exchange"
+	"httpjet/gateway"
+)
+
+const (
+	beginLen = headerLen + 9*4
+	knownLen = 25*2 + 2 + 25*4 // the index of known fields
+	otherLen = 4 * 4           // one other field in the index
+	maxEnv   = 8192            // variables that lsphp takes
+	minBody  = -2              // body length that refers to CONTENT_LENGTH
+)
+
+// known are the variables of the fields that have a place in the index, in its
+// order. The application makes the variables of all others out of their names.
+var known = [25]string{
+	"HTTP_ACCEPT", "HTTP_ACCEPT_CHARSET", "HTTP_ACCEPT_ENCODING", "HTTP_ACCEPT_LANGUAGE", "HTTP_AUTHORIZATION",
+	"HTTP_CONNECTION", "CONTENT_TYPE", "CONTENT_LENGTH", "HTTP_COOKIE", "HTTP_COOKIE2", "HTTP_HOST", "HTTP_PRAGMA",
+	"HTTP_REFERER", "HTTP_USER_AGENT", "HTTP_CACHE_CONTROL", "HTTP_IF_MODIFIED_SINCE", "HTTP_IF_MATCH",
+	"HTTP_IF_NONE_MATCH", "HTTP_IF_RANGE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_KEEP_ALIVE", "HTTP_RANGE",
+	"HTTP_X_FORWARDED_FOR", "HTTP_VIA", "HTTP_TRANSFER_ENCODING",
+}
+
+// pointed are the variables that the head of the packet points at, in its order.
+// They are there even if they are empty.
+var pointed = [4]string{"SCRIPT_FILENAME", "SCRIPT_NAME", "QUERY_STRING", "REQUEST_METHOD"}
+
+// isField tells the variables that travel as fields of the request: those of its
+// own fields, and the description of its body. All others are its environment.
+func isField(name string) bool {
+	return strings.HasPrefix(name, "HTTP_") || name == "CONTENT_TYPE" || name == "CONTENT_LENGTH"
+}
+
+// variables yields the variables of r. CONTENT_LENGTH is ours.
+func variables(r gateway.Request) func(yield func(name, value string) bool) {
+	return func(yield func(name, value string) bool) {
+		if r.Digits != "" && !yield("CONTENT_LENGTH", r.Digits) {
+			return
+		}
+		if r.Call.Params == nil {
+			return
+		}
+		for name, value := range r.Call.Params.All() {
+			if !exchange.EqualName(name, "CONTENT_LENGTH") && !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Measure returns the length of the packet. What is in it ends in NUL or CRLF, so
+// that none of these may be inside (R-HDR-8: 400), and the application has bounds
+// (431).
+func (protocol) Measure(r gateway.Request) (int, error) {
+	env, fields, others, count := 0, 1, 0, 0
+	var there [len(pointed)]bool
+	for name, value := range variables(r) {
+		if strings.IndexByte(name, 0) >= 0 || strings.ContainsAny(value, "\x00") || isField(name) && strings.ContainsAny(value, "\r\n") {
+			return 0, &exchange.Error{Status: 400, Reason: "bad_request", Err: fmt.Errorf("control byte in variable %.40q", name)}
+		}
+		if isField(name) {
+			fields += len(fieldName(name)) + len(value) + len(": \r\n")
+			if indexOf(name) < 0 {
+				others++
+			}
+			continue
+		}
+		if i := pointedAt(name); i >= 0 {
+			there[i] = true
+		}
+		env, count = env+4+len(name)+1+len(value)+1, count+1
+	}
+	for i, name := range pointed {
+		if !there[i] {
+			env, count = env+4+len(name)+2, count+1
+		}
+	}
+	size := pad(beginLen+4+env+4) + knownLen + others*otherLen + fields
+	if size > maxRequest || count > maxEnv {
+		return 0, &exchange.Error{Status: 431, Reason: "request_head_too_large",
+			Err: fmt.Errorf("head of %d bytes and %d variables: an LSAPI application takes %d and %d", size, count, maxRequest, maxEnv)}
+	}
+	return size, nil
+}
+
+// Append encodes BEGIN_REQUEST. Offsets are from the begin of the packet, those of
+// fields from the begin of the block of fields.
+func (protocol) Append(b []byte, r gateway.Request, size int) []byte {
+	at := len(b)
+	b = appendHeader(b, typeBegin, size)
+	b = append(b, make([]byte, beginLen-headerLen+4)...) // filled in below; no special variables
+	var offsets [len(pointed)]int
+	count := 0
+	add := func(name, value string) {
+		b = appendVariable(b, name, value)
+		count++
+		if i := pointedAt(name); i >= 0 {
+			offsets[i] = len(b) - at - len(value) - 1
+		}
+	}
+	for name, value := range variables(r) {
+		if !isField(name) {
+			add(name, value)
+		}
+	}
+	for i, name := range pointed {
+		if offsets[i] == 0 {
+			add(name, "")
+		}
+	}
+	b = append(b, 0, 0, 0, 0)
+	for (len(b)-at)%8 != 0 {
+		b = append(b, 0)
+	}
+	b, block, others := appendFields(b, r)
+	if len(b)-at != size {
+		panic("BUG: lsapi: variables changed while they were encoded")
+	}
+	head := b[at+headerLen:]
+	for i, v := range [9]int{block, bodyLength(r.Length), offsets[0], offsets[1], offsets[2], offsets[3], others, count, 0} {
+		binary.LittleEndian.PutUint32(head[4*i:], uint32(int32(v)))
+	}
+	return b
+}
+
+// appendFields encodes the index and the block of fields.
+func appendFields(b []byte, r gateway.Request) (out []byte, block, others int) {
+	index := len(b)
+	for name := range variables(r) {
+		if isField(name) && indexOf(name) < 0 {
+			others++
+		}
+	}
+	start := index + knownLen + others*otherLen
+	if cap(b) < start {
+		b = append(make([]byte, 0, 2*start), b...)
+	}
+	b = b[:start]
+	clear(b[index:])
+	next := index + knownLen
+	for name, value := range variables(r) {
+		if !isField(name) {
+			continue
+		}
+		nameAt := len(b) - start
+		b = append(b, fieldName(name)...)
+		nameLen := len(b) - start - nameAt
+		b = append(b, ": "...)
+		valueAt := len(b) - start
+		b = append(append(b, value...), "\r\n"...)
+		if i := indexOf(name); i >= 0 {
+			binary.LittleEndian.PutUint16(b[index+2*i:], uint16(len(value)))
+			binary.LittleEndian.PutUint32(b[index+52+4*i:], uint32(valueAt))
+			continue
+		}
+		for i, v := range [4]int{nameAt, nameLen, valueAt, len(value)} {
+			binary.LittleEndian.PutUint32(b[next+4*i:], uint32(v))
+		}
+		next += otherLen
+	}
+	b = append(b, 0)
+	return b, len(b) - start, others
+}
+
+// appendVariable encodes a variable. These lengths alone are big-endian.
+func appendVariable(b []byte, name, value string) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(name)+1))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(value)+1))
+	b = append(append(b, name...), 0)
+	return append(append(b, value...), 0)
+}
+
+// bodyLength is how the packet says n.
+func bodyLength(n int64) int {
+	if n > math.MaxInt32 {
+		return minBody
+	}
+	return int(n)
+}
+
+// indexOf returns the place of a field in the index, -1 for others.
+func indexOf(name string) int {
+	for i, k := range known {
+		if k == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func pointedAt(name string) int {
+	for i, p := range pointed {
+		if p == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func pad(n int) int { return (n + 7) &^ 7 }
