@@ -73,6 +73,8 @@ var Codes = []Code{
 	{Code: "W-CERT-EXPIRY", Severity: "warn", Means: "A certificate ends within 14 days, or has ended.", Do: "Renew it and reload."},
 	{Code: "W-CGI-CTX", Severity: "warn", Means: "A cgi context has no FastCGI processor. httpjet starts no programs, so it answers 503.",
 		Do: "Name a processor of type fcgi, such as fcgiwrap.", Treatment: xmlconf.Refused},
+	{Code: "W-CHILDREN", Severity: "warn", Means: "maxConns of a FastCGI processor is more than the children that its env PHP_FCGI_CHILDREN speaks of. Requests beyond them wait inside the application, where no deadline of a queue counts.",
+		Do: "Make maxConns as high as the number of children."},
 	{Code: "W-CTX-TYPE", Severity: "warn", Means: "The type of a context is not implemented. It answers 503, never the source of what it should run.",
 		Do: "Put the application behind a processor of type proxy or fcgi.", Treatment: xmlconf.Refused},
 	{Code: "W-DOCROOT", Severity: "warn", Means: "Two virtual hosts serve the same files.", Do: "Give each a docRoot of its own, unless this is meant."},

@@ -21,6 +21,7 @@ const (
 	KindLSAPI
 	KindReserved    // cgi-exec, uwsgi: known by name, never routable
 	KindUnsupported // anything else: kept by name, never routable
+	KindAuthorizer  // fcgiauth: FastCGI in the role of an authorizer
 )
 
 // Scheme is how a proxy processor's address is spoken to (R-CONV-8).
@@ -53,6 +54,10 @@ type Target struct {
 	KeepAlive   time.Duration // idle life of a connection; 0: not kept
 	HeadTimeout time.Duration // from the end of the upload to the reply head
 	BodyTimeout time.Duration // longest pause of the upload
+
+	// Of FastCGI applications.
+	MaxParams int64 // bytes of all variables; 0: the default
+	Children  int   // calls that the application takes at once; 0: not known
 }
 
 // fill puts the defaults where t has zeros (spec §39).

@@ -15,9 +15,9 @@ import (
 
 // Options of a client. The zero value is useful.
 type Options struct {
-	Bodies    *budget.Bodies // bounds the bodies held; nil: no bound
-	MaxParams int            // bytes of all variables, encoded; 0: 1 MiB
-	Kept      int            // most idle connections kept; 0: the target's MaxConns
+	Bodies *budget.Bodies  // bounds the bodies held; nil: no bound
+	Kept   int             // as gateway.Options have it
+	Places *gateway.Places // likewise
 
 	// Dial connects to the target; nil: as the zero extproc.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -26,14 +26,21 @@ type Options struct {
 // New returns a client for t, with the reason tokens fcgi_unavailable and
 // fcgi_protocol. It dials nothing.
 func New(t extproc.Target, o Options) *gateway.Client {
-	if o.MaxParams <= 0 {
-		o.MaxParams = defaultParams
+	p := protocol{maxParams: int(t.MaxParams), role: roleResponder}
+	if p.maxParams <= 0 {
+		p.maxParams = defaultParams
 	}
-	return gateway.New(t, protocol{o.MaxParams}, gateway.Options{Bodies: o.Bodies, Kept: o.Kept, Dial: o.Dial})
+	if t.Kind == extproc.KindAuthorizer {
+		p.role = roleAuthorizer
+	}
+	return gateway.New(t, p, gateway.Options{Bodies: o.Bodies, Kept: o.Kept, Places: o.Places, Dial: o.Dial})
 }
 
 // protocol is FastCGI 1.0 with one request at a time on a connection (R-FCGI-4).
-type protocol struct{ maxParams int }
+type protocol struct {
+	maxParams int
+	role      byte
+}
 
 func (protocol) Tokens() gateway.Tokens {
 	return gateway.Tokens{Unavailable: "fcgi_unavailable", Malformed: "fcgi_protocol"}
@@ -49,15 +56,16 @@ func (p protocol) Measure(r gateway.Request) (int, error) {
 }
 
 // Append encodes BEGIN_REQUEST and PARAMS (R-FCGI-5).
-func (protocol) Append(b []byte, r gateway.Request, size int) []byte {
-	return newParams(r).appendTo(appendBegin(b, r.Keep), size)
+func (p protocol) Append(b []byte, r gateway.Request, size int) []byte {
+	return newParams(r).appendTo(appendBegin(b, p.role, r.Keep), size)
 }
 
 // Frame makes STDIN records of the body.
 func (protocol) Frame() gateway.Frame {
 	return gateway.Frame{
 		Header: headerLen, Most: fullContent, End: appendHeader(nil, header{typ: typeStdin}),
-		Fill: func(b []byte, n int) { appendHeader(b[:0], header{typ: typeStdin, content: n}) },
+		Abort: appendHeader(nil, header{typ: typeAbort}),
+		Fill:  func(b []byte, n int) { appendHeader(b[:0], header{typ: typeStdin, content: n}) },
 	}
 }
 

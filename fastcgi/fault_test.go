@@ -459,3 +459,22 @@ func TestHoldKeepsTheBodyForTheNextClient(t *testing.T) {
 		t.Error("body still held")
 	}
 }
+
+// A client that leaves while the application works is told to it, behind a request
+// that was sent whole, before the connection ends (FastCGI 1.0 §5.4).
+func TestClientGoneAborts(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	got := make(chan string, 1)
+	c := newClient(t, rawApp(t, func(_ int, p *peer) {
+		p.hear()
+		leave()
+		typ, content, err := p.record()
+		got <- fmt.Sprint(typ, len(content), err)
+	}), Options{})
+	if r := <-fetchLater(ctx, c, get()); !errors.Is(r.err, exchange.ErrClientGone) {
+		t.Error(r.err)
+	}
+	if g := <-got; g != "2 0 <nil>" {
+		t.Errorf("%s, want an empty ABORT_REQUEST", g)
+	}
+}

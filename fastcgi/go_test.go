@@ -259,7 +259,9 @@ func TestG30VariablesPassThrough(t *testing.T) {
 
 // R-FCGI-4: bounds are checked before a connection is taken.
 func TestVariablesAreBounded(t *testing.T) {
-	c := newClient(t, unixTarget("/nonexistent/app.sock"), Options{MaxParams: 100_000})
+	target := unixTarget("/nonexistent/app.sock")
+	target.MaxParams = 100_000
+	c := newClient(t, target, Options{})
 	f := func(want string, params ...string) {
 		t.Helper()
 		if _, _, err := fetch(c, get(params...)); describe(err) != want {

@@ -294,11 +294,12 @@ func TestExpireOldestFirst(t *testing.T) {
 }
 
 func TestKept(t *testing.T) {
+	children := 0
 	f := func(name string, keepAlive time.Duration, kept, want int, flag bool) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			target := pipeTarget(3)
-			target.KeepAlive = keepAlive
+			target.KeepAlive, target.Children = keepAlive, children
 			c := newClient(t, target, Options{Kept: kept, Dial: pipeDial(func(n int, p *peer) {
 				if q, _ := p.hear(); q.keep != flag {
 					t.Errorf("%s: KEEP_CONN %v", name, q.keep)
@@ -327,6 +328,10 @@ func TestKept(t *testing.T) {
 	f("two", time.Minute, 2, 2, true)
 	f("no more than maxConns", time.Minute, 9, 3, true)
 	f("none", 0, 0, 0, false)
+	children = 3
+	f("one fewer than children", time.Minute, 0, 2, true)
+	children = 1
+	f("one child", time.Minute, 0, 1, true)
 }
 
 // Retire closes idle connections at once and busy ones when they come back; an

@@ -8,6 +8,7 @@ import (
 // Record types (FastCGI 1.0 §8).
 const (
 	typeBegin  = 1
+	typeAbort  = 2
 	typeEnd    = 3
 	typeParams = 4
 	typeStdin  = 5
@@ -16,13 +17,14 @@ const (
 )
 
 const (
-	version1      = 1
-	requestID     = 1 // one request at a time on a connection
-	headerLen     = 8
-	endLen        = 8 // content of END_REQUEST, always
-	roleResponder = 1
-	flagKeepConn  = 1
-	maxContent    = 65535 // content bytes of one record
+	version1       = 1
+	requestID      = 1 // one request at a time on a connection
+	headerLen      = 8
+	endLen         = 8 // content of END_REQUEST, always
+	roleResponder  = 1
+	roleAuthorizer = 2
+	flagKeepConn   = 1
+	maxContent     = 65535 // content bytes of one record
 	// fullContent is what we put into a full record: a multiple of 8, so it
 	// needs no padding (§3.3).
 	fullContent = 65528
@@ -60,13 +62,13 @@ func parseHeader(b []byte) (header, error) {
 }
 
 // appendBegin encodes BEGIN_REQUEST (§5.1).
-func appendBegin(b []byte, keep bool) []byte {
+func appendBegin(b []byte, role byte, keep bool) []byte {
 	var flags byte
 	if keep {
 		flags = flagKeepConn
 	}
 	b = appendHeader(b, header{typ: typeBegin, content: 8})
-	return append(b, 0, roleResponder, flags, 0, 0, 0, 0, 0)
+	return append(b, 0, role, flags, 0, 0, 0, 0, 0)
 }
 
 // protocolStatus names the states of an END_REQUEST body (§5.5).

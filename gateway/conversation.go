@@ -43,6 +43,7 @@ type conversation struct {
 	headBy time.Time // when the head has to be in; zero: the upload goes on
 	headIn bool      // the head deadline is over
 	watch  bool      // gone is lit; read deadlines are exact from then on
+	hungry bool      // the place knows that nobody answers
 
 	answer extproc.Reply
 }
@@ -68,6 +69,7 @@ func (cv *conversation) open(now time.Time) error {
 	cv.cn.watchSoon(now)
 	cv.up.start(now)
 	h, err := cv.cn.stream.Head()
+	cv.fed()
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (cv *conversation) uploaded(now time.Time) {
 	cv.mu.Lock()
 	defer cv.mu.Unlock()
 	cv.headBy = now.Add(wait)
-	if !cv.headIn && (cv.watch || cv.headBy.Before(cv.cn.readBy)) {
+	if by := cv.cn.readBy; !cv.headIn && (by.IsZero() || cv.headBy.Before(by)) {
 		cv.cn.setReadBy(cv.headBy)
 	}
 }
@@ -99,18 +101,51 @@ func (cv *conversation) late() error {
 	if !cv.watch {
 		cv.gone = onDone(cv.ctx, cv.kill)
 	}
+	again := cv.starve()
 	cv.mu.Lock()
 	defer cv.mu.Unlock()
 	cv.watch = true
-	switch by := cv.headBy; {
-	case cv.headIn || by.IsZero():
-		cv.cn.setReadBy(time.Time{})
-	case time.Now().Before(by):
-		cv.cn.setReadBy(by)
-	default:
+	now, by := time.Now(), cv.headBy
+	if cv.headIn {
+		by = time.Time{}
+	}
+	if !by.IsZero() && !now.Before(by) {
 		return os.ErrDeadlineExceeded
 	}
+	if again > 0 && (by.IsZero() || now.Add(again).Before(by)) {
+		by = now.Add(again)
+	}
+	cv.cn.setReadBy(by)
 	return nil
+}
+
+const (
+	hungryAfter = 250 * time.Millisecond // a new connection without an answer
+	hungryAgain = time.Second
+)
+
+// starve tells the place of a call that waits on a new connection for the first
+// byte of an answer: perhaps no child of the application is free to accept it. It
+// returns when it has to be called again, 0 for never.
+func (cv *conversation) starve() time.Duration {
+	if cv.cn.reused || cv.cn.stream.Begun() {
+		return 0
+	}
+	if !cv.watch { // that is soon: most scripts are only slow
+		cv.c.pool.place.evict(&cv.c.pool)
+		return hungryAfter - watchAfter
+	}
+	cv.c.pool.place.starve(!cv.hungry)
+	cv.hungry = true
+	return hungryAgain
+}
+
+// fed ends what starve began.
+func (cv *conversation) fed() {
+	if cv.hungry {
+		cv.hungry = false
+		cv.c.pool.place.fed()
+	}
 }
 
 // kill wakes everybody up when the client is gone, and the application too.

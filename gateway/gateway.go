@@ -102,7 +102,8 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Options of a Client. The zero value is useful.
 type Options struct {
 	Bodies *budget.Bodies // bounds the bodies held; nil: no bound
-	Kept   int            // most idle connections kept; 0: the target's MaxConns
+	Kept   int            // most idle connections kept; 0: the target's MaxConns, or fewer than its Children
+	Places *Places        // shared by clients that may meet at an address; nil: none does
 
 	// Dial connects to the target; nil: as the zero extproc.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -116,6 +117,7 @@ type Client struct {
 	target   extproc.Target
 	bodies   *budget.Bodies
 	pool     pool
+	places   *Places
 	bufs     sync.Pool // of *[]byte, for requests being sent
 }
 
@@ -128,6 +130,9 @@ func New(t extproc.Target, p Protocol, o Options) *Client {
 	if kept <= 0 || kept > n {
 		kept = n
 	}
+	if t.Children > 0 { // each kept connection occupies one
+		kept = min(kept, max(1, t.Children-1))
+	}
 	if t.InitTimeout <= 0 {
 		t.InitTimeout = defaultInit
 	}
@@ -137,10 +142,12 @@ func New(t extproc.Target, p Protocol, o Options) *Client {
 	if o.Dial == nil {
 		o.Dial = (&extproc.Dialer{}).Dial
 	}
-	return &Client{
-		protocol: p, tokens: p.Tokens(), frame: p.Frame(), target: t, bodies: o.Bodies,
+	c := &Client{
+		protocol: p, tokens: p.Tokens(), frame: p.Frame(), target: t, bodies: o.Bodies, places: o.Places,
 		pool: pool{target: t, unavailable: p.Tokens().Unavailable, stream: p.Stream, kept: kept, dial: o.Dial, permits: budget.NewPermits(n)},
 	}
+	c.pool.place = o.Places.join(t, &c.pool)
+	return c
 }
 
 // Do sends call and returns when the head of the reply is in. Its errors:
@@ -227,7 +234,10 @@ func (c *Client) Try(ctx context.Context) error {
 
 // Retire closes idle connections now and busy ones when they come back. Calls
 // that still arrive are served on connections that are not kept.
-func (c *Client) Retire() { c.pool.retire() }
+func (c *Client) Retire() {
+	c.pool.retire()
+	c.places.leave(c.target, &c.pool)
+}
 
 // Expire closes connections that are idle for longer than the target's
 // KeepAlive at the time now.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type pool struct {
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 	permits     *budget.Permits
 	dialing     atomic.Int32
+	place       *place // where the application is, shared with other clients of it
 
 	mu      sync.Mutex
 	idle    []*conn // oldest first
@@ -117,6 +119,10 @@ func (p *pool) pop() *conn {
 func (p *pool) put(cn *conn) {
 	cn.cv, cn.since = nil, time.Now()
 	cn.stream.End()
+	if p.place.pay() {
+		p.drop(cn)
+		return
+	}
 	p.mu.Lock()
 	keep := !p.retired && p.target.KeepAlive > 0 && len(p.idle) < p.kept
 	if keep {
@@ -127,6 +133,19 @@ func (p *pool) put(cn *conn) {
 		cn.nc.Close()
 	}
 	p.permits.Release()
+	p.place.settle()
+}
+
+// remove takes cn out of the idle ones, false if it is not one.
+func (p *pool) remove(cn *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.idle, cn)
+	if i < 0 {
+		return false
+	}
+	p.idle = slices.Delete(p.idle, i, i+1)
+	return true
 }
 
 // drop closes a connection; its capacity is free at once.

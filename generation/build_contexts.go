@@ -520,7 +520,7 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 	o := script.Options{HeadTimeout: responseTimeout, Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
 	first := p.peers[0].owner.decl // of a balancer, the first worker
-	o.BodyTimeout = first.BodyTimeout
+	o.BodyTimeout, o.AppRoot = first.BodyTimeout, first.AppRoot
 	for _, e := range first.Env {
 		if name, value, ok := strings.Cut(e.Value, "="); ok {
 			o.Env = append(o.Env, exchange.Field{Name: name, Value: value})

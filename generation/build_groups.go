@@ -109,9 +109,9 @@ func (b *builder) label(p *processor) string {
 
 // client leases the client of a target; base is the TLS that t names by its TLSID.
 func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
-	if t.Kind == extproc.KindFastCGI {
+	if t.Kind == extproc.KindFastCGI || t.Kind == extproc.KindAuthorizer {
 		c, release := b.kept.Apps.Acquire(t, func() *gateway.Client {
-			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Dial: b.kept.Dialer.Dial})
+			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
 		})
 		b.g.leases = append(b.g.leases, release)
 		return c

@@ -3,7 +3,9 @@ package generation
 import (
 	"crypto/tls"
 	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,6 +116,9 @@ func (b *builder) describe(p *processor) {
 		p.fault = "it has no usable address"
 		return
 	}
+	if p.kind == xmlconf.KindFastCGI {
+		b.describeApplication(p)
+	}
 	for i := range d.Targets {
 		p.peers = append(p.peers, peer{p, i})
 	}
@@ -167,6 +172,9 @@ func (pe peer) target() extproc.Target {
 		Network: a.Network, Address: a.Address, TLSName: a.TLSName,
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,
 		HeadTimeout: d.ResponseTimeout, BodyTimeout: d.BodyTimeout}
+	if p.kind == xmlconf.KindFastCGI {
+		t.MaxParams, t.Children = d.MaxParamSize, children(d)
+	}
 	if p.kind == xmlconf.KindProxy {
 		t.Kind, t.Scheme, t.TLSID = extproc.KindProxy, schemes[a.Scheme], p.tlsID
 		if d.UpstreamTLS != nil && d.UpstreamTLS.ServerName != "" {
@@ -179,4 +187,30 @@ func (pe peer) target() extproc.Target {
 		t.KeepAlive = 24 * time.Hour // without limit in LiteSpeed; a dead one is noticed at checkout
 	} // a written 0 closes at once, as in LiteSpeed
 	return t
+}
+
+// children is how many requests a FastCGI application takes at once, as far as its
+// env tells: 0 if it does not.
+func children(d *xmlconf.ExtProcessor) int {
+	for _, e := range d.Env {
+		if v, ok := strings.CutPrefix(e.Value, "PHP_FCGI_CHILDREN="); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(v))
+			if err == nil && n > 0 && n <= 10000 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// describeApplication checks what belongs to FastCGI applications alone.
+func (b *builder) describeApplication(p *processor) {
+	d := p.decl
+	if n := children(d); n > 0 && d.MaxConns > n {
+		b.fs.Warn("W-CHILDREN", d.At("maxConns"), fmt.Sprintf("write maxConns %d, or raise PHP_FCGI_CHILDREN", n),
+			"extProcessor %q: maxConns %d is more than the %d children of the application: further requests wait inside it instead of here", d.Name, d.MaxConns, n)
+	}
+	if r := d.AppRoot; r != "" && (!strings.HasPrefix(r, "/") || path.Clean(r) != strings.TrimSuffix(r, "/") && r != "/") {
+		b.fs.Fatal("E-STRICT", d.At("appRoot"), "write an absolute path without dot segments", "extProcessor %q: appRoot %q is no path of a directory", d.Name, r)
+	}
 }

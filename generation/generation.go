@@ -47,6 +47,7 @@ type Options struct {
 type Kept struct {
 	Proxies  keep.Map[extproc.Target, ProxyClient]
 	Apps     keep.Map[extproc.Target, *gateway.Client]
+	Places   gateway.Places // of Apps
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]
 	Seats    keep.Map[seatKey, *groups.Seat]

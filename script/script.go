@@ -40,6 +40,10 @@ type Options struct {
 	URI     string
 	DocRoot string // DOCUMENT_ROOT for a context, absolute
 
+	// AppRoot is where the application sees the document root, for one that sees
+	// other paths than this server: in a container. "": in the same place.
+	AppRoot string
+
 	ServerName  string           // SERVER_NAME of requests without a Host
 	Env         []exchange.Field // variables of the processor; of equal names the last counts
 	HeadTimeout time.Duration    // until the reply head; 0: the target's
@@ -50,9 +54,10 @@ type Options struct {
 
 // Handler runs scripts. It does not change but for what it remembers.
 type Handler struct {
-	o     Options
-	env   []exchange.Field          // without protected names
-	local atomic.Pointer[localAddr] // that was asked for last
+	o      Options
+	env    []exchange.Field          // without protected names
+	mapped bool                      // the application sees other paths
+	local  atomic.Pointer[localAddr] // that was asked for last
 }
 
 // localAddr is an address of this server as text.
@@ -67,6 +72,8 @@ func New(o Options) *Handler {
 		o.Unavailable = "handler_unresolved"
 	}
 	h := &Handler{o: o}
+	h.o.AppRoot = strings.TrimSuffix(o.AppRoot, "/")
+	h.mapped = o.AppRoot != ""
 	for i, f := range o.Env {
 		if f.Name != "" && !Protected(f.Name) && !namedIn(o.Env[i+1:], f.Name) {
 			h.env = append(h.env, f)
@@ -156,9 +163,16 @@ func (h *Handler) target(x *exchange.Exchange) (target, error) {
 		if res.File == nil {
 			return target{}, exchange.Fail(404, "not_found", "no script for %q", x.Req.Path) // R-FCGI-3
 		}
-		return target{res.Name, res.PathInfo, res.Filename, res.Root, res.Name + res.PathInfo}, nil
+		t := target{res.Name, res.PathInfo, res.Filename, res.Root, res.Name + res.PathInfo}
+		if h.mapped {
+			return h.seen(t)
+		}
+		return t, nil
 	}
 	t := target{name: h.o.URI, docRoot: h.o.DocRoot, uri: x.Req.Path}
+	if h.mapped {
+		t.docRoot = h.o.AppRoot
+	}
 	rest, ok := strings.CutPrefix(x.Req.Path, strings.TrimSuffix(h.o.URI, "/"))
 	switch {
 	case !ok || rest != "" && rest[0] != '/': // the context matched by a pattern
@@ -166,6 +180,17 @@ func (h *Handler) target(x *exchange.Exchange) (target, error) {
 	case rest != "/" || !strings.HasSuffix(h.o.URI, "/"):
 		t.pathInfo = rest
 	}
+	return t, nil
+}
+
+// seen is t as an application sees it that has the document root elsewhere. What
+// lies outside of that it does not see at all.
+func (h *Handler) seen(t target) (target, error) {
+	below, ok := strings.CutPrefix(t.filename, strings.TrimSuffix(t.docRoot, "/"))
+	if !ok || !strings.HasPrefix(below, "/") {
+		return t, exchange.Fail(503, "handler_unresolved", "script %s lies outside of docRoot, which is all that appRoot maps", t.filename)
+	}
+	t.filename, t.docRoot = h.o.AppRoot+below, h.o.AppRoot
 	return t, nil
 }
 

@@ -493,3 +493,31 @@ func TestVariablesOfUser(t *testing.T) {
 		}
 	}
 }
+
+// appRoot is where the application has the document root; nothing outside of that
+// is run.
+func TestAppRoot(t *testing.T) {
+	dir := siteWith(t, "app/index.php")
+	for _, root := range []string{"/srv/www", "/srv/www/"} {
+		x, _ := newExchange("/app/index.php/more")
+		resolve(t, x, dir)
+		wantVars(t, run(t, x, Options{AppRoot: root}), "SCRIPT_FILENAME=/srv/www/app/index.php", "DOCUMENT_ROOT=/srv/www",
+			"PATH_TRANSLATED=/srv/www/more", "SCRIPT_NAME=/app/index.php", "PATH_INFO=/more")
+	}
+	x, _ := newExchange("/app/index.php")
+	resolve(t, x, dir)
+	wantVars(t, run(t, x, Options{AppRoot: "/"}), "SCRIPT_FILENAME=/app/index.php")
+
+	x, _ = newExchange("/ctx/more")
+	wantVars(t, run(t, x, Options{URI: "/ctx/", DocRoot: dir, AppRoot: "/srv/www"}), "DOCUMENT_ROOT=/srv/www",
+		"PATH_TRANSLATED=/srv/www/more", "SCRIPT_FILENAME absent")
+
+	x, w := newExchange("/app/index.php")
+	resolve(t, x, dir)
+	x.Resource.Filename = dir + "x/index.php" // of a context with a location beside docRoot
+	a := &app{}
+	err := exchange.Run(x, New(Options{AppRoot: "/srv/www", Group: groups.Single(a)}))
+	if w.head.Status != 503 || a.call != nil {
+		t.Errorf("%d, called: %v, %v", w.head.Status, a.call != nil, err)
+	}
+}

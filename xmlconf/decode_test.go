@@ -202,14 +202,14 @@ f.xml:8:99: info I-NO-EFFECT: extProcessor "a": priority has no effect (nice lev
 // What is not honoured is told once for processors and error pages, and for each
 // context.
 func TestNotYetOnce(t *testing.T) {
-	_, fs := vhost(t, `<extProcessor><type>fcgi</type><name>a</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><maxParamSize>2M</maxParamSize></extProcessor>
-<extProcessor><type>fcgi</type><name>b</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><maxParamSize>2M</maxParamSize></extProcessor>
+	_, fs := vhost(t, `<extProcessor><type>fcgi</type><name>a</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
+<extProcessor><type>fcgi</type><name>b</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
 <context><uri>/a/</uri><forceType>text/plain</forceType></context><context><uri>/b/</uri><forceType>text/plain</forceType></context>`)
 	n := map[string]int{}
 	for _, f := range fs.All() {
 		n[f.Element[strings.LastIndexByte(f.Element, '/')+1:]]++
 	}
-	if n["maxParamSize"] != 1 || n["forceType"] != 2 {
+	if n["priority"] != 1 || n["forceType"] != 2 {
 		t.Error(lines(fs))
 	}
 }

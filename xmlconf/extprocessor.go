@@ -33,7 +33,8 @@ type ExtProcessor struct {
 	MaxInFlight       int           `conf:"maxInFlight" range:"0..1000000" default:"0" as:"honoured,strict" doc:"requests in flight by peer that make it ineligible; 0: none"`
 	SlowStart         time.Duration `conf:"slowStart" unit:"s" range:"0|1..3600" default:"0" as:"honoured,strict" doc:"time in which a new or recovered peer grows to its whole share; 0: at once"`
 	MinHealthy        int           `conf:"minHealthy" range:"0..100" default:"0" as:"honoured,strict" doc:"percentage of healthy peers below which health checks are ignored; 0: never"`
-	MaxParamSize      int64         `conf:"maxParamSize" unit:"size" range:"1K..64M" default:"1M" as:"later,strict" doc:"all CGI variables of a request"`
+	MaxParamSize      int64         `conf:"maxParamSize" unit:"size" range:"1K..64M" default:"1M" as:"honoured,strict" doc:"all CGI variables of a request, encoded, to a FastCGI application; more are 431"`
+	AppRoot           string        `conf:"appRoot" expand:"1" as:"honoured,strict" doc:"docRoot as a FastCGI application sees it, for one in a container; absolute. Scripts outside of docRoot then answer 503"`
 
 	AddressDrain   []string        `conf:"addressDrain" as:"honoured,strict" doc:"ordinals or authorities drained from the start"`
 	StickyCookie   *StickyCookie   `conf:"stickyCookie" as:"honoured,strict" doc:"attributes of the sticky cookie"`
