@@ -102,11 +102,12 @@ const (
 	Files                 // static
 	Proxy                 // an HTTP upstream
 	FastCGI               // a FastCGI application
+	LSAPI                 // an LSAPI application
 	WebSocket             // a WebSocket map
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "static", "proxy", "fastcgi", "websocket"}[k]
+	return [...]string{"none", "static", "proxy", "fastcgi", "lsapi", "websocket"}[k]
 }
 
 // Route is what the table chose for an exchange. Logs and metrics read it.

@@ -169,7 +169,7 @@ var proxyReasons = [...]string{
 	"no_upstream", "no_upstream_after_retry", "pool_saturated", "upstream_transport", "connect_timeout",
 	"upstream_timeout", "request_stalled", "request_body_too_large", "response_head_too_large",
 	"upgrade_unsupported", "upgrade_failed", "bad_target", "bad_rewrite", "rate_limited", "fcgi_protocol",
-	"fcgi_unavailable", "lsapi_unavailable", "handler_unresolved",
+	"fcgi_unavailable", "lsapi_protocol", "lsapi_unavailable", "handler_unresolved",
 }
 
 // ProxyReasons returns the tokens of R-HDR-8: failures of the proxy path, which

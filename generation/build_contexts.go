@@ -115,7 +115,7 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 		return b.buildStaticContext(h, c, out)
 	case "proxy":
 		b.buildProxyContext(h, c, out)
-	case "fcgi", "fastcgi", "cgi":
+	case "fcgi", "fastcgi", "cgi", "lsapi":
 		switch {
 		case !h.Decl.EnableScript || !c.EnableScript:
 			out.Kind = contexts.App
@@ -124,7 +124,7 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 			b.buildCGIContext(h, c, out)
 		default:
 			out.Kind = contexts.App
-			b.buildAppContext(h, c, out)
+			b.buildAppContext(h, c, kindOf(typ), out)
 		}
 	case "loadbalancer":
 		b.buildBalancerContext(h, c, out)
@@ -294,22 +294,26 @@ func (b *builder) otherKind(h *host, name string) string {
 	return ""
 }
 
-// buildAppContext sends every path below a fcgi context to the application; an
-// unresolved one answers 503 (R-CTX-5).
-func (b *builder) buildAppContext(h *host, c *xmlconf.Context, out *contexts.Context) {
-	p := h.procs.find(xmlconf.KindFastCGI, c.Handler)
+// buildAppContext sends every path below a fcgi or lsapi context to the
+// application; an unresolved one answers 503 (R-CTX-5).
+func (b *builder) buildAppContext(h *host, c *xmlconf.Context, kind xmlconf.ProcessorKind, out *contexts.Context) {
+	p := h.procs.find(kind, c.Handler)
 	if p == nil || p.fault != "" {
-		b.fs.Error("E-CTX-UNRESOLVED", c.At("handler"), "declare an extProcessor of type fcgi with this name",
-			"context %q: FastCGI processor %q is not declared or not usable%s; it answers 503", c.URI, c.Handler, b.otherKind(h, c.Handler))
-		out.Handler = answer(503, "handler_unresolved", "context %q: processor %q", c.URI, c.Handler)
+		typ, protocol := "fcgi", "FastCGI"
+		if kind == xmlconf.KindLSAPI {
+			typ, protocol = "lsapi", "LSAPI"
+		}
+		b.fs.Error("E-CTX-UNRESOLVED", c.At("handler"), "declare an extProcessor of type "+typ+" with this name",
+			"context %q: %s processor %q is not declared or not usable%s; it answers 503", c.URI, protocol, c.Handler, b.otherKind(h, c.Handler))
+		out.Handler = answer(503, reasonFor(kind), "context %q: processor %q", c.URI, c.Handler)
 		return
 	}
-	out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
+	out.Serves, out.Scope, out.Group = serves(p), p.scope, p.decl.Name
 	out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
 	b.use(h, p, out, c.URI, false)
 }
 
-// buildBalancerContext is a proxy or a fcgi context, as the workers are.
+// buildBalancerContext is a proxy, a fcgi or a lsapi context, as the workers are.
 func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *contexts.Context) {
 	out.Kind = contexts.App
 	p := h.procs.find(xmlconf.KindLoadBalancer, c.Handler)
@@ -326,7 +330,7 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 	case !h.Decl.EnableScript || !c.EnableScript:
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
 	default:
-		out.Serves, out.Scope, out.Group = exchange.FastCGI, p.scope, p.decl.Name
+		out.Serves, out.Scope, out.Group = serves(p), p.scope, p.decl.Name
 		out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
 		b.use(h, p, out, c.URI, false)
 	}
@@ -474,36 +478,52 @@ var sourceSuffixes = []string{"php", "php3", "php4", "php5", "php7", "php8", "ph
 	"php70", "php71", "php72", "php73", "php74", "php80", "php81", "php82", "php83", "php84", "php85", "phtml", "pht", "phar"}
 
 func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Script {
-	kind := xmlconf.KindUnsupported
-	switch strings.ToLower(sh.Type) {
-	case "cgi", "fcgi", "fastcgi":
-		kind = xmlconf.KindFastCGI
-	case "proxy":
-		kind = xmlconf.KindProxy
-	case "lsapi":
-		kind = xmlconf.KindLSAPI
-	case "loadbalancer":
-		kind = xmlconf.KindLoadBalancer
-	}
+	kind := kindOf(strings.ToLower(sh.Type))
 	p := h.procs.find(kind, sh.Handler)
 	switch {
 	case p == nil:
-		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "declare an extProcessor of type fcgi with this name",
+		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "declare an extProcessor of type fcgi or lsapi with this name",
 			"scriptHandler %s: %s processor %q is not declared%s; these files answer 503", strings.Join(sh.Suffixes, ","), or(sh.Type, "no type:"), sh.Handler, b.otherKind(h, sh.Handler))
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q is not declared", sh.Handler)}
 	case p.fault != "":
-		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "use an extProcessor of type fcgi",
+		b.fs.Warn("W-SCRIPT-UNROUTABLE", sh.At("handler"), "use an extProcessor of type fcgi or lsapi",
 			"scriptHandler %s: processor %q: %s; these files answer 503", strings.Join(sh.Suffixes, ","), sh.Handler, p.fault)
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
 	}
-	out := &contexts.Script{Serves: exchange.FastCGI, Scope: p.scope, Group: p.decl.Name}
+	out := &contexts.Script{Serves: serves(p), Scope: p.scope, Group: p.decl.Name}
 	if p.runs == xmlconf.KindProxy {
-		out.Handler, out.Serves = b.buildProxy(h, p, nil, nil), exchange.Proxy
+		out.Handler = b.buildProxy(h, p, nil, nil)
 	} else {
 		out.Handler = b.buildApp(h, p, "", 0)
 	}
 	b.use(h, p, nil, "*."+strings.Join(sh.Suffixes, ",*."), false)
 	return out
+}
+
+// kindOf is the kind of processor that a script handler or context of a type names.
+func kindOf(typ string) xmlconf.ProcessorKind {
+	switch typ {
+	case "cgi", "fcgi", "fastcgi":
+		return xmlconf.KindFastCGI
+	case "proxy":
+		return xmlconf.KindProxy
+	case "lsapi":
+		return xmlconf.KindLSAPI
+	case "loadbalancer":
+		return xmlconf.KindLoadBalancer
+	}
+	return xmlconf.KindUnsupported
+}
+
+// serves is the kind of handler that answers with p.
+func serves(p *processor) exchange.Kind {
+	switch p.runs {
+	case xmlconf.KindProxy:
+		return exchange.Proxy
+	case xmlconf.KindLSAPI:
+		return exchange.LSAPI
+	}
+	return exchange.FastCGI
 }
 
 func reasonFor(kind xmlconf.ProcessorKind) string {
@@ -513,12 +533,15 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 	return "handler_unresolved"
 }
 
-// buildApp returns the handler of a FastCGI processor: for files, or for the
+// buildApp returns the handler of a FastCGI or LSAPI processor: for files, or for the
 // paths of a context. A responseTimeout above 0 goes before the processor's
 // (R-CTX-10).
 func (b *builder) buildApp(h *host, p *processor, context string, responseTimeout time.Duration) exchange.Handler {
 	o := script.Options{HeadTimeout: responseTimeout, Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
+	if p.runs == xmlconf.KindLSAPI {
+		o.Unavailable = "lsapi_unavailable"
+	}
 	first := p.peers[0].owner.decl // of a balancer, the first worker
 	o.BodyTimeout, o.AppRoot = first.BodyTimeout, first.AppRoot
 	for _, e := range first.Env {

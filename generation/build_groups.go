@@ -11,6 +11,7 @@ import (
 	"httpjet/fastcgi"
 	"httpjet/gateway"
 	"httpjet/groups"
+	"httpjet/lsapi"
 	"httpjet/xmlconf"
 )
 
@@ -109,8 +110,11 @@ func (b *builder) label(p *processor) string {
 
 // client leases the client of a target; base is the TLS that t names by its TLSID.
 func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
-	if t.Kind == extproc.KindFastCGI || t.Kind == extproc.KindAuthorizer {
+	if t.Kind != extproc.KindProxy {
 		c, release := b.kept.Apps.Acquire(t, func() *gateway.Client {
+			if t.Kind == extproc.KindLSAPI {
+				return lsapi.New(t, gateway.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
+			}
 			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
 		})
 		b.g.leases = append(b.g.leases, release)

@@ -100,11 +100,7 @@ func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, p
 func (b *builder) describe(p *processor) {
 	d := p.decl
 	switch p.kind {
-	case xmlconf.KindProxy, xmlconf.KindFastCGI:
-	case xmlconf.KindLSAPI:
-		p.fault = "LSAPI is not supported yet"
-		b.fs.Warn("W-NOT-YET", d.At("type"), "use fcgi, for example php-fpm", "extProcessor %q: LSAPI is not supported yet; what names it answers 503", d.Name)
-		return
+	case xmlconf.KindProxy, xmlconf.KindFastCGI, xmlconf.KindLSAPI:
 	case xmlconf.KindLoadBalancer:
 		return // its workers come first
 	default:
@@ -116,7 +112,7 @@ func (b *builder) describe(p *processor) {
 		p.fault = "it has no usable address"
 		return
 	}
-	if p.kind == xmlconf.KindFastCGI {
+	if p.kind == xmlconf.KindFastCGI || p.kind == xmlconf.KindLSAPI {
 		b.describeApplication(p)
 	}
 	for i := range d.Targets {
@@ -141,7 +137,7 @@ func (b *builder) describeBalancer(ps *processors, p *processor) {
 		kind := (&xmlconf.ExtProcessor{Type: strings.TrimSpace(typ)}).Kind()
 		worker := ps.find(kind, strings.TrimSpace(name))
 		if !ok || worker == nil || worker.fault != "" || kind == xmlconf.KindLoadBalancer {
-			b.fs.Error("E-LB-WORKERS", d.At("workers"), "write type::name of declared processors of type proxy or fcgi",
+			b.fs.Error("E-LB-WORKERS", d.At("workers"), "write type::name of declared processors of type proxy, fcgi or lsapi",
 				"extProcessor %q: worker %q is not declared or not usable; it is left out", d.Name, w)
 			continue
 		}
@@ -156,7 +152,7 @@ func (b *builder) describeBalancer(ps *processors, p *processor) {
 	}
 	switch {
 	case len(p.peers) == 0:
-		refuse("write type::name of declared processors of type proxy or fcgi", "it has no usable worker")
+		refuse("write type::name of declared processors of type proxy, fcgi or lsapi", "it has no usable worker")
 	case len(p.peers) > groups.MaxPeers:
 		refuse("", "its workers have more than %d addresses", groups.MaxPeers)
 	default:
@@ -172,8 +168,11 @@ func (pe peer) target() extproc.Target {
 		Network: a.Network, Address: a.Address, TLSName: a.TLSName,
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,
 		HeadTimeout: d.ResponseTimeout, BodyTimeout: d.BodyTimeout}
-	if p.kind == xmlconf.KindFastCGI {
+	switch p.kind {
+	case xmlconf.KindFastCGI:
 		t.MaxParams, t.Children = d.MaxParamSize, children(d)
+	case xmlconf.KindLSAPI:
+		t.Kind, t.Children = extproc.KindLSAPI, children(d)
 	}
 	if p.kind == xmlconf.KindProxy {
 		t.Kind, t.Scheme, t.TLSID = extproc.KindProxy, schemes[a.Scheme], p.tlsID
@@ -189,11 +188,11 @@ func (pe peer) target() extproc.Target {
 	return t
 }
 
-// children is how many requests a FastCGI application takes at once, as far as its
-// env tells: 0 if it does not.
+// children is how many requests an application takes at once, as far as its env
+// tells: 0 if it does not.
 func children(d *xmlconf.ExtProcessor) int {
 	for _, e := range d.Env {
-		if v, ok := strings.CutPrefix(e.Value, "PHP_FCGI_CHILDREN="); ok {
+		if name, v, ok := strings.Cut(e.Value, "="); ok && slices.Contains(childrenNames[d.Kind()], name) {
 			n, err := strconv.Atoi(strings.TrimSpace(v))
 			if err == nil && n > 0 && n <= 10000 {
 				return n
@@ -203,11 +202,16 @@ func children(d *xmlconf.ExtProcessor) int {
 	return 0
 }
 
-// describeApplication checks what belongs to FastCGI applications alone.
+// childrenNames are the variables that tell the number of children, by protocol.
+var childrenNames = map[xmlconf.ProcessorKind][]string{
+	xmlconf.KindFastCGI: {"PHP_FCGI_CHILDREN"}, xmlconf.KindLSAPI: {"PHP_LSAPI_CHILDREN", "LSAPI_CHILDREN"},
+}
+
+// describeApplication checks what belongs to applications with children.
 func (b *builder) describeApplication(p *processor) {
 	d := p.decl
 	if n := children(d); n > 0 && d.MaxConns > n {
-		b.fs.Warn("W-CHILDREN", d.At("maxConns"), fmt.Sprintf("write maxConns %d, or raise PHP_FCGI_CHILDREN", n),
+		b.fs.Warn("W-CHILDREN", d.At("maxConns"), fmt.Sprintf("write maxConns %d, or raise %s", n, childrenNames[p.kind][0]),
 			"extProcessor %q: maxConns %d is more than the %d children of the application: further requests wait inside it instead of here", d.Name, d.MaxConns, n)
 	}
 	if r := d.AppRoot; r != "" && (!strings.HasPrefix(r, "/") || path.Clean(r) != strings.TrimSuffix(r, "/") && r != "/") {

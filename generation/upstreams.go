@@ -67,7 +67,7 @@ func (b *builder) use(h *host, p *processor, context *contexts.Context, label st
 // Upstream is a group as status shows it (R-API-5). It tells no address.
 type Upstream struct {
 	Scope, Name    string
-	Kind, Protocol string // proxy, fcgi; http, https, h2, h2s, fastcgi
+	Kind, Protocol string // proxy, fcgi, lsapi; http, https, h2, h2s, fastcgi, lsapi
 	Policy         string
 	Routes         []Route
 	Check          *xmlconf.HealthCheck // nil: none; of a balancer, its first worker's
@@ -107,6 +107,8 @@ func (u *upstream) view() Upstream {
 	v := Upstream{Scope: u.scope, Name: u.name, Kind: "proxy", Protocol: "http", Policy: u.policy, Check: u.decl.HealthCheck}
 	if u.runs == xmlconf.KindFastCGI {
 		v.Kind, v.Protocol = "fcgi", "fastcgi"
+	} else if u.runs == xmlconf.KindLSAPI {
+		v.Kind, v.Protocol = "lsapi", "lsapi"
 	} else if len(u.peers) > 0 && u.peers[0].address.Scheme != "" {
 		v.Protocol = u.peers[0].address.Scheme
 	}
@@ -249,7 +251,7 @@ func (u *upstream) findPeer(name string) (int, error) {
 	if err != nil {
 		n = -1
 		use := xmlconf.ProxyAddress
-		if u.runs == xmlconf.KindFastCGI {
+		if u.runs != xmlconf.KindProxy {
 			use = xmlconf.AppAddress
 		}
 		if a, err := xmlconf.ParseAddress(name, use); err == nil {

@@ -51,7 +51,7 @@ func outcomeOf(err error) outcome {
 		return undecided
 	}
 	switch e.Reason {
-	case "upstream_transport", "response_head_too_large", "response_error", "upgrade_failed", "fcgi_protocol":
+	case "upstream_transport", "response_head_too_large", "response_error", "upgrade_failed", "fcgi_protocol", "lsapi_protocol":
 		return transportFailed
 	case "upstream_timeout":
 		return timedOut

@@ -27,7 +27,8 @@ type traffic struct {
 var codes = [...]int{400, 403, 404, 410, 414, 429, 500, 502, 503, 504}
 
 // served names the kinds of handler that are counted.
-var served = map[exchange.Kind]string{exchange.Files: "static", exchange.Proxy: "proxy", exchange.FastCGI: "fastcgi"}
+var served = map[exchange.Kind]string{exchange.Files: "static", exchange.Proxy: "proxy", exchange.FastCGI: "fastcgi",
+	exchange.LSAPI: "lsapi"}
 
 // count counts a request that took so long and ended with a status.
 func (t *traffic) count(x *exchange.Exchange, status int, took time.Duration) {

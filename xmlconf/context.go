@@ -9,7 +9,7 @@ import (
 type Context struct {
 	Block
 	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX; see uriMatch"`
-	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, cgi, loadbalancer, redirect; lsapi is not honoured yet: it and others answer 503"`
+	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, lsapi, cgi, loadbalancer, redirect; others answer 503"`
 	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
 	Handler  string `conf:"handler" expand:"1" changed:"a handler that is not declared leaves the path to files; LiteSpeed answers 403" when:"type=proxy" doc:"name of the application"`
 	Enabled  bool   `conf:"enabled" default:"1" doc:"0: no part of the search"`

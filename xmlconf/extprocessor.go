@@ -10,7 +10,7 @@ import (
 type ExtProcessor struct {
 	Block
 	Name      string `conf:"name" required:"1" expand:"1" doc:"name, unique within scope and type"`
-	Type      string `conf:"type" changed:"a local Location of the application is answered as 302; LiteSpeed redirects inside the server" when:"=fcgi|fastcgi" doc:"proxy, fcgi, lsapi, loadbalancer, fcgiauth; others are kept by name and never routed"`
+	Type      string `conf:"type" changed:"a local Location of the application is answered as 302; LiteSpeed redirects inside the server" when:"=fcgi|fastcgi|lsapi" doc:"proxy, fcgi, lsapi, loadbalancer, fcgiauth; others are kept by name and never routed"`
 	Addresses []Text `conf:"address" expand:"1" doc:"endpoint; several make a group"`
 
 	MaxConns           int           `conf:"maxConns" range:"1..10000" default:"100" litespeed:"5" doc:"requests in flight, by peer"`

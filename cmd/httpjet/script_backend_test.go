@@ -35,12 +35,12 @@ type backend struct {
 	open      map[net.Conn]bool
 }
 
-// backend http|h2|ws|fcgi|raw NAME [behaviour]: starts a server and sets NAME to
-// its address, NAME_PORT to its port; the one of fcgi is a Unix socket. It records requests. http@BASE and
+// backend http|h2|ws|fcgi|lsapi|raw NAME [behaviour]: starts a server and sets NAME to
+// its address, NAME_PORT to its port; the one of fcgi and lsapi is a Unix socket. It records requests. http@BASE and
 // h2@BASE serve over TLS, with the certificate of keypair BASE; they tell which
 // client certificate they were shown, which may be that of another keypair.
 //
-// Without a behaviour http, h2 and fcgi answer with what they were asked and ws sends
+// Without a behaviour http, h2, fcgi and lsapi answer with what they were asked and ws sends
 // messages back. http and h2 know:
 //
 //	hold      waits for release before the head
@@ -50,15 +50,20 @@ type backend struct {
 //	reset     closes without an answer
 //	trailers  sends a hint before and trailers behind the body
 //
+// lsapi knows:
+//
+//	garbage   answers with bytes that are no packet
+//	cut       ends within the body
+//
 // raw FILE sends the file, with CRLF line ends, to who has sent a request head.
 func cmdBackend(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, args, 2, 4, "backend http[@BASE]|h2[@BASE]|ws|fcgi|raw NAME [behaviour]")
+	usage(ts, args, 2, 4, "backend http[@BASE]|h2[@BASE]|ws|fcgi|lsapi|raw NAME [behaviour]")
 	kind, name := args[0], args[1]
 	kind, pair, secure := strings.Cut(kind, "@")
 	b := &backend{name: name, behaviour: strings.Join(args[2:], " "), released: make(chan struct{}),
 		quit: make(chan struct{}), open: map[net.Conn]bool{}}
 	network, address := "tcp", "127.0.0.1:0"
-	if kind == "fcgi" {
+	if kind == "fcgi" || kind == "lsapi" {
 		network, address = "unix", filepath.Join(of(ts).work, name+".sock")
 	}
 	ln, err := net.Listen(network, address)
@@ -85,6 +90,8 @@ func cmdBackend(ts *testscript.TestScript, neg bool, args []string) {
 		b.running.Go(func() { http.Serve(b.ln, http.HandlerFunc(b.serveWS)) })
 	case "fcgi":
 		b.running.Go(func() { fcgi.Serve(b.ln, http.HandlerFunc(b.serveFCGI)) })
+	case "lsapi":
+		b.running.Go(b.serveLSAPI)
 	case "raw":
 		text := strings.ReplaceAll(ts.ReadFile(args[2]), "\n", "\r\n")
 		b.running.Go(func() { b.serveRaw(text) })
