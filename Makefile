@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench interop interop-ci docs clean
+.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite docs clean
 
 all: build vet test
 
@@ -44,6 +44,9 @@ interop: build ## against real programs; installs them, a missing one fails
 
 interop-ci: build
 	$(GO) run ./interop ci
+
+interop-rewrite: build ## 1,000 requests through Apache httpd and httpjet, over the same .htaccess files
+	$(GO) run ./interop full apache
 
 docs: ## regenerate the documents that are compared in tests
 	$(GO) test ./xmlconf ./metrics ./check -run Docs -update

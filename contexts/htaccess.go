@@ -279,7 +279,7 @@ type media string
 // Head is that of exchange.Filter.
 func (m media) Head(x *exchange.Exchange) bool {
 	f := &x.Resp.Fields
-	if old := f.Get("Content-Type"); x.Route.Kind == exchange.Files && old != "" && !strings.HasPrefix(old, "multipart/byteranges") {
+	if old := f.Get("Content-Type"); strings.Contains(string(m), "/") && x.Route.Kind == exchange.Files && old != "" && !strings.HasPrefix(old, "multipart/byteranges") {
 		f.Set("Content-Type", string(m))
 	}
 	return false

@@ -18,6 +18,7 @@ var needed = []struct{ file, pkg string }{
 	{"php-fpm8.2", "php8.2-fpm"},
 	{"/usr/share/dokuwiki/doku.php", "dokuwiki"},
 	{"nginx", "nginx-light"},
+	{"apache2", "apache2"},
 	{"h2load", "nghttp2-client"},
 	{"node", "nodejs"},
 	{"npm", "npm"},

@@ -1,5 +1,6 @@
 // Command interop runs the built httpjet together with real programs that it
-// has to get along with: PHP-FPM with DokuWiki, the npm WebSocket library, nginx
+// has to get along with: PHP-FPM with DokuWiki, Apache httpd over the same .htaccess
+// files, the npm WebSocket library, nginx
 // and Node's HTTP/2 server as upstreams, h2load and curl as HTTP/2 clients,
 // slowhttptest, in a full run the gRPC conformance suite; and under load while its
 // upstreams are killed and stalled. It is not part of the product and not a unit
@@ -89,6 +90,7 @@ type section struct {
 
 var sections = []section{
 	{"dokuwiki", dokuwiki},
+	{"apache", apache},
 	{"websocket", websocket},
 	{"nginx", nginx},
 	{"http2", http2},

@@ -423,6 +423,12 @@ func (p *parser) enter(text string) {
 		m := matcher{expr: p.expression(unquoteAll(strings.TrimSpace(inner[len("if"):])))}
 		m.unknown = m.expr == nil
 		p.section(&f, m)
+	case name == "ifdefine" && len(args) == 1: // nothing is defined
+		f.pass = strings.HasPrefix(args[0], "!")
+		f.discard = !f.pass
+	case name == "ifversion" && version(args) != unknown:
+		f.pass = version(args) == yes
+		f.discard = !f.pass
 	case name == "requireall":
 		f.op = all
 	case name == "requireany":
@@ -548,6 +554,47 @@ func module(args []string) answer {
 		return yes - has // the other one
 	}
 	return has
+}
+
+// apacheVersion is the version of Apache whose directives are read.
+var apacheVersion = [3]int{2, 4, 60}
+
+// version answers <IfVersion [OP] N[.N[.N]]>.
+func version(args []string) answer {
+	op := "="
+	if len(args) == 2 {
+		op, args = args[0], args[1:]
+	}
+	if len(args) != 1 {
+		return unknown
+	}
+	op, not := strings.CutPrefix(op, "!")
+	order := 0
+	parts := strings.Split(args[0], ".")
+	if len(parts) > len(apacheVersion) {
+		return unknown
+	}
+	for i, own := range apacheVersion {
+		n := 0
+		if i < len(parts) {
+			var err error
+			if n, err = strconv.Atoi(parts[i]); err != nil {
+				return unknown
+			}
+		}
+		if order == 0 {
+			order = own - n
+		}
+	}
+	holds := map[string]bool{"=": order == 0, "==": order == 0, "": order == 0, ">": order > 0, ">=": order >= 0, "<": order < 0, "<=": order <= 0}
+	ok, known := holds[op]
+	switch {
+	case !known:
+		return unknown
+	case ok != not:
+		return yes
+	}
+	return no
 }
 
 // words splits a directive at blanks; quotes group, a backslash in quotes keeps

@@ -262,16 +262,21 @@ func (s *Settings) Handler(suffix string) (name string, isType, off bool) {
 			return "", false, true
 		}
 		if h := said.handler; h != "" {
-			return h, false, strings.EqualFold(h, "none") || strings.EqualFold(h, "default-handler")
+			return h, false, isNone(h)
 		}
 		if v, ok := lastOf(said.handlers, suffix); ok {
-			return v, false, v == ""
+			return v, false, isNone(v)
 		}
 		if v, ok := lastOf(said.types, suffix); ok {
 			return v, true, v == ""
 		}
 	}
 	return "", false, false
+}
+
+// isNone reports the names by which handlers are taken away.
+func isNone(name string) bool {
+	return name == "" || strings.EqualFold(name, "none") || strings.EqualFold(name, "default-handler")
 }
 
 // Handles reports whether anything is said about handlers.
