@@ -17,6 +17,7 @@ type Table struct {
 	Access       *access.List                    // the server's list; nil: no restriction
 	Certificates map[string]*Certificates        // likewise, of secure listeners that ask their clients for certificates
 	Identity     access.Identity                 // how the client is found behind trusted proxies
+	Throttle     *Throttle                       // of clients; nil: none
 	MaxURL       int                             // bytes of the target (R-PIPE-4)
 	MaxBody      int64                           // bytes of a request body (R-PIPE-4)
 	EchoID       bool                            // answers carry X-Request-Id (R-PIPE-11)

@@ -118,6 +118,9 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	if x.Explaining() {
 		v.explainChoice(x, &r)
 	}
+	if err := t.throttle(x, v, &r); err != nil { // before passwords are tried
+		return err
+	}
 	if err := v.guardAll(x, asked); err != nil {
 		return err
 	}

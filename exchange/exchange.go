@@ -293,6 +293,10 @@ type Exchange struct {
 	// Env holds the variables that rewrite rules have set, each once.
 	Env []Field
 
+	// Pace is called after n bytes of the request body have been read and before the
+	// next are, and may wait; its error is that of the read. nil: nobody waits.
+	Pace func(n int) error
+
 	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
 	EchoID bool
 
@@ -332,7 +336,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env = x.Env[:0]
 	x.EchoID, x.HideReason, x.Crowded, x.Failed = false, false, false, false
-	x.explanation, x.detached = nil, nil
+	x.explanation, x.detached, x.Pace = nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0
 	x.started, x.noBody, x.upgraded = false, false, false
@@ -400,6 +404,11 @@ func (b body) Read(p []byte) (int, error) {
 	x.read += int64(n)
 	if x.limit >= 0 && x.read > x.limit {
 		return 0, tooLarge(x.limit)
+	}
+	if x.Pace != nil && n > 0 {
+		if e := x.Pace(n); e != nil {
+			return 0, e
+		}
 	}
 	return n, err
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"httpjet/access"
 	"httpjet/epoll"
 )
 
@@ -36,6 +37,8 @@ type conn struct {
 	tls  *tls.ConnectionState // nil: no TLS, or no handshake yet
 
 	remote, local netip.AddrPort
+	greeted       bool            // greet was called
+	counted       *access.Clients // where its address is counted; nil: nowhere
 
 	state  atomic.Int32
 	n      int32 // HTTP/1 requests read
@@ -81,6 +84,9 @@ func serveConn(c *conn) {
 // serve goes on where the connection is. Once it returns true, somebody else has
 // the connection.
 func (c *conn) serve() (parked bool) {
+	if !c.greeted && !c.greet() {
+		return false
+	}
 	if c.tunnel.Load() == nil {
 		if c.lis.Key.Secure && c.tls == nil && !c.handshake() {
 			return false
@@ -102,6 +108,10 @@ func (c *conn) serve() (parked bool) {
 // finish is the end of a connection that nobody serves any more.
 func (c *conn) finish() {
 	c.close()
+	if c.counted != nil {
+		c.counted.Close(c.remote.Addr(), time.Now())
+		c.counted = nil
+	}
 	c.srv.remove(c)
 	c.srv.conns.release()
 }

@@ -246,6 +246,7 @@ func (c *h1conn) refuse(err error) {
 	se, malformed := errors.AsType[*h1.SyntaxError](err)
 	switch {
 	case malformed:
+		c.misbehaved(c.lim)
 		answer = refusal(se)
 	case timedOut(err):
 		answer = &exchange.Error{Status: 408, Reason: "request_stalled", Err: errors.New("head not complete in time"), Close: true}

@@ -37,6 +37,7 @@ type Server struct {
 	inFlight gate
 
 	accepted, tlsErrors, refused, overloaded atomic.Int64
+	strangers                                atomic.Int64 // connections cut off because of their PROXY header
 	bugs                                     atomic.Int64
 	tunnels                                  atomic.Int64 // upgraded connections that are open
 	parked                                   atomic.Int64
@@ -66,6 +67,7 @@ type Stats struct {
 	Accepted              int64 // connections
 	TLSErrors             int64 // handshakes that failed
 	Refused               int64 // malformed requests
+	Strangers             int64 // connections cut off because of their PROXY header
 	Overloaded            int64 // answered 503 because no permit came free
 	Bugs                  int64 // panics recovered
 	Watched               int64 // exchanges that took so long that their client was watched
@@ -80,7 +82,7 @@ func (s *Server) Snapshot() Stats {
 	return Stats{
 		Active: active, InFlight: s.inFlight.inUse(), Tunnels: int(s.tunnels.Load()), Parked: int(s.parked.Load()),
 		Accepted:  s.accepted.Load(),
-		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(),
+		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(), Strangers: s.strangers.Load(),
 		Bugs: s.bugs.Load(), Watched: s.watches.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
 	}
 }

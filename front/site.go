@@ -43,6 +43,8 @@ type Limits struct {
 	MaxConns    int // connections at once; 65000
 	MaxInFlight int // exchanges at once; 2048
 
+	Clients Clients // before HTTP: limits of addresses, PROXY headers
+
 	EnableH2C    bool   // HTTP/2 by prior knowledge on plain listeners
 	ServerHeader string // value of Server; "" for none
 }

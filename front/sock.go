@@ -18,6 +18,7 @@ type sock struct {
 	net.Conn
 	raw    *rawio.Socket // nil if Conn is not a socket, in tests
 	memory rawio.Socket  // behind raw
+	ahead  []byte        // read from the socket, and to be read first
 
 	give func() // gives the memory of ReadLazy back; set by its user
 }
@@ -33,6 +34,9 @@ func (s *sock) init(nc net.Conn) {
 // ReadLazy reads into the memory that take returns and holds none while it waits
 // (h1.LazyReader).
 func (s *sock) ReadLazy(take func() []byte) (int, error) {
+	if len(s.ahead) > 0 {
+		return s.readAhead(take()), nil
+	}
 	if s.raw == nil {
 		return s.Conn.Read(take())
 	}
@@ -41,10 +45,22 @@ func (s *sock) ReadLazy(take func() []byte) (int, error) {
 
 // Read reads as net.Conn does.
 func (s *sock) Read(p []byte) (int, error) {
+	if len(s.ahead) > 0 {
+		return s.readAhead(p), nil
+	}
 	if s.raw == nil || len(p) == 0 {
 		return s.Conn.Read(p)
 	}
 	return s.raw.Read(p)
+}
+
+// readAhead reads what was read before.
+func (s *sock) readAhead(p []byte) int {
+	n := copy(p, s.ahead)
+	if s.ahead = s.ahead[n:]; len(s.ahead) == 0 {
+		s.ahead = nil
+	}
+	return n
 }
 
 // Write writes as net.Conn does.

@@ -56,6 +56,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	b.buildLimits()
 	b.buildLogs()
 	b.buildServerAccess()
+	b.buildClients()
 	b.server = b.buildProcessors("server", cfg.Server.ExtProcessors, nil)
 	for _, h := range cfg.VHosts {
 		b.buildVHost(h)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ type Kept struct {
 	Dialer   extproc.Dialer                 // of all clients
 	Tunnels  keep.Map[string, *tunnels.Set] // by route, and by peer
 	Realms   keep.Map[access.RealmOptions, *access.Realm]
+	Clients  access.Clients
 	Leaving  tunnels.Leaving
 	Bodies   *budget.Bodies
 	Probes   *budget.Permits // of probes in flight; nil: each generation has its own
@@ -94,6 +96,8 @@ type Limits struct {
 	MaxURL, MaxHead, MaxFields    int
 	ServerField                   string // value of Server, "": none
 	EnableH2C                     bool
+	Clients                       access.ClientLimits // of one client address
+	Proxies                       *access.List        // who may send a PROXY header, as trusted entries; nil: nobody
 	Grace, ShutdownDelay          time.Duration
 }
 
@@ -192,6 +196,9 @@ func (g *Generation) TLS(listener string, hello *tls.ClientHelloInfo) (*tls.Conf
 	}
 	return names.Choose(hello.ServerName)
 }
+
+// Trusted reports whether the server's list trusts an address.
+func (g *Generation) Trusted(a netip.Addr) bool { return g.table.Access.Trusted(a) }
 
 // Files is the cache of its files. Its owner expires it once a second.
 func (g *Generation) Files() *docroot.Cache { return g.files }

@@ -23,6 +23,11 @@ func (s *Server) observe() {
 		ParkedConnections: func() int { return s.front.Snapshot().Parked },
 		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
 		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
+		Clients: func() metrics.Clients {
+			n := s.kept.Clients.Snapshot()
+			return metrics.Clients{Refused: uint64(n.Refused), Banned: uint64(n.Banned), Delayed: uint64(n.Delayed), Limited: uint64(n.Limited),
+				Strangers: uint64(s.front.Snapshot().Strangers)}
+		},
 		Lookups: func() metrics.Lookups {
 			n := s.kept.Dialer.Resolver.Stats()
 			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"httpjet/access"
 	"httpjet/accesslog"
 	"httpjet/budget"
 	"httpjet/control"
@@ -283,7 +284,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	}
 	s.logTo.set(g.ErrorLog())
 	s.reportFindings(fs)
-	next := newSite(g)
+	next := newSite(g, &s.kept.Clients)
 	for key, l := range s.listeners {
 		if bound[key] == nil {
 			bound[key] = l
@@ -330,12 +331,13 @@ func (s *Server) announce(g *generation.Generation) {
 	s.log.Info("published", "generation", g.Number, "hash", g.Hash, "hosts", len(g.Config.VHosts), "listeners", len(g.Listeners))
 }
 
-func newSite(g *generation.Generation) *site {
+func newSite(g *generation.Generation, clients *access.Clients) *site {
 	l := &g.Limits
 	return &site{Generation: g, limits: front.Limits{
 		ConnTimeout: l.ConnTimeout, KeepAliveTimeout: l.KeepAliveTimeout, MaxKeepAliveReq: l.MaxKeepAlive,
 		MaxTarget: l.MaxURL, MaxHead: l.MaxHead, MaxFields: l.MaxFields,
 		MaxConns: l.MaxConnections, MaxInFlight: l.MaxInFlight,
+		Clients:   front.Clients{Known: clients, Limits: l.Clients, Exempt: g.Trusted, Proxies: l.Proxies},
 		EnableH2C: l.EnableH2C, ServerHeader: l.ServerField,
 	}}
 }

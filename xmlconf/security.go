@@ -45,15 +45,15 @@ type FileAccessControl struct {
 // PerClientLimit is the throttling of one client address.
 type PerClientLimit struct {
 	Block
-	StaticReqPerSec int      `conf:"staticReqPerSec" range:"0.." default:"0" as:"later" doc:"requests for files; 0: no limit"`
-	DynReqPerSec    int      `conf:"dynReqPerSec" range:"0.." default:"0" as:"later" doc:"requests for applications; 0: no limit"`
-	OutBandwidth    int64    `conf:"outBandwidth" unit:"size" range:"0.." default:"0" as:"later" doc:"bytes a second to the client; 0: no limit"`
-	InBandwidth     int64    `conf:"inBandwidth" unit:"size" range:"0.." default:"0" as:"later" doc:"bytes a second from the client; 0: no limit"`
-	SoftLimit       int      `conf:"softLimit" range:"0.." default:"10000" as:"later" doc:"connections that lead to a ban"`
-	HardLimit       int      `conf:"hardLimit" range:"0.." default:"10000" as:"later" doc:"connections at once"`
-	GracePeriod     int      `conf:"gracePeriod" unit:"s" range:"1..3600" default:"10" as:"later,minor" doc:"time over softLimit before a ban"`
-	BanPeriod       int      `conf:"banPeriod" unit:"s" range:"0.." default:"60" as:"later,minor" doc:"length of a ban"`
-	BlockBadReq     bool     `conf:"blockBadReq" default:"1" as:"later" doc:"ban clients that send malformed requests"`
+	StaticReqPerSec int      `conf:"staticReqPerSec" range:"0.." default:"0" changed:"a request that would wait for over 10 s is answered 429" doc:"requests for files in a second, more wait for the next; 0: no limit"`
+	DynReqPerSec    int      `conf:"dynReqPerSec" range:"0.." default:"0" changed:"a request that would wait for over 10 s is answered 429" doc:"requests for applications in a second, more wait for the next; 0: no limit"`
+	OutBandwidth    int64    `conf:"outBandwidth" unit:"size" range:"0.." default:"0" doc:"bytes a second of the bodies of answers, rounded up to 4K; tunnels are not slowed; 0: no limit"`
+	InBandwidth     int64    `conf:"inBandwidth" unit:"size" range:"0.." default:"0" doc:"bytes a second of the bodies of requests, rounded up to 1K; 0: no limit"`
+	SoftLimit       int      `conf:"softLimit" range:"0.." default:"10000" doc:"connections that lead to a ban when they last; 0: no limit"`
+	HardLimit       int      `conf:"hardLimit" range:"0.." default:"10000" doc:"connections at once, more are closed; 0: no limit; loopback and trusted addresses are exempt from this block"`
+	GracePeriod     int      `conf:"gracePeriod" unit:"s" range:"1..3600" default:"10" doc:"time over softLimit before a ban"`
+	BanPeriod       int      `conf:"banPeriod" unit:"s" range:"0.." default:"60" doc:"length of a ban; 0: none"`
+	BlockBadReq     bool     `conf:"blockBadReq" default:"1" doc:"ban clients that send 10 malformed requests within gracePeriod"`
 	_               struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
 }
 

@@ -50,7 +50,7 @@ type Tuning struct {
 	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd"`
 	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
 	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
-	ProxyProtocol        []string `conf:"proxyProtocol" as:"later" doc:"peers that may send a PROXY header"`
+	ProxyProtocol        []string `conf:"proxyProtocol" changed:"where it is written, the connection of another peer that sends a header is closed" doc:"addresses and networks of peers that may send a PROXY header, version 1 or 2, on every listener"`
 	SSLDefaultCiphers    string   `conf:"sslDefaultCiphers" as:"later" doc:"ciphers of listeners and hosts, OpenSSL list"`
 	SSLStrictSNI         bool     `conf:"sslStrictSni" default:"0" doc:"1: a handshake for a name that no host of the listener has is refused; one without a name is not"`
 	Acme                 int      `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
