@@ -39,12 +39,13 @@ type Context struct {
 	// those in Root itself, of which rules and settings count; nil: not read
 	Htaccess *rewrite.Dirs
 
-	Access   *access.List  // nil: no restriction
-	Realm    *access.Guard // of the users that may have it; nil: asks for no password
-	NoBrowse bool          // allowBrowse 0: 403
-	NoScript bool          // enableScript 0: 403 for scripts
-	Closed   string        // why the context answers 503 (R-SAFE-1); "" if it does not
-	MaxBody  int64         // bytes, 0: the server's
+	Access     *access.List        // nil: no restriction
+	Realm      *access.Guard       // of the users that may have it; nil: asks for no password
+	Authorizer exchange.Authorizer // asked behind Access and Realm; nil: none
+	NoBrowse   bool                // allowBrowse 0: 403
+	NoScript   bool                // enableScript 0: 403 for scripts
+	Closed     string              // why the context answers 503 (R-SAFE-1); "" if it does not
+	MaxBody    int64               // bytes, 0: the server's
 
 	Scope, Group string // of the upstream, for logs
 }
@@ -54,7 +55,7 @@ func (c *Context) whole() bool { return c.Exact || c.Regexp != nil }
 
 // restricts reports whether c keeps somebody from what lies in it.
 func (c *Context) restricts() bool {
-	return c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil || c.Realm != nil
+	return c.Closed != "" || c.NoBrowse || c.NoScript || c.Access != nil || c.Realm != nil || c.Authorizer != nil
 }
 
 func (c *Context) serves(method string) bool {

@@ -52,7 +52,10 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	if err := t.cleanPath(x); err != nil {
 		return err
 	}
-	return v.serve(x, t)
+	if err := v.serve(x, t); err != errAnswered {
+		return err
+	}
+	return nil
 }
 
 // findVHost routes by Host, else by the name of the TLS handshake (R-LSN-2).

@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -274,14 +275,57 @@ func loosePath(path string) string {
 // as in LiteSpeed: a client has one password for one request. A context that does
 // not serve the method takes no other's realm away.
 func (v *VHost) guard(x *exchange.Exchange, path string) (err error) {
-	realms := false
+	realms, authorizers := false, false
 	if v.contexts.guards.each(path, func(c *Context) bool {
-		realms = realms || c.Realm != nil
+		realms, authorizers = realms || c.Realm != nil, authorizers || c.Authorizer != nil
 		err = c.refuse(x)
 		return err != nil
-	}) || !realms {
+	}) {
 		return err
 	}
+	if realms {
+		err = v.askRealms(x, path)
+	}
+	if authorizers && err == nil {
+		err = v.askAuthorizers(x, path)
+	}
+	return err
+}
+
+// askAuthorizers asks the authorizer of the innermost context that has one, as an
+// inherited one is replaced in LiteSpeed (LSX 7.5). Contexts of one path are all
+// asked, whatever methods they serve. errAnswered: the client has its answer.
+func (v *VHost) askAuthorizers(x *exchange.Exchange, path string) (err error) {
+	var inner *Context
+	v.contexts.guards.each(path, func(c *Context) bool {
+		if c.Authorizer == nil || inner != nil && inner.URI != c.URI {
+			return false
+		}
+		if c.serves(x.Req.Method) {
+			inner = c
+		}
+		if slices.Contains(x.Admitted, c.Authorizer) {
+			return false
+		}
+		x.Admitted = append(x.Admitted, c.Authorizer) // or x ends here
+		if x.Explaining() {
+			x.Note("authorizer", "an application is asked whether context %s may be had; here it is not", c.URI)
+			return false
+		}
+		var in bool
+		if in, err = c.Authorizer.Admit(x); err == nil && !in {
+			err = errAnswered
+		}
+		return err != nil
+	})
+	return err
+}
+
+// errAnswered ends the way of an exchange whose client has its answer from a guard.
+var errAnswered = errors.New("answered by a guard")
+
+// askRealms asks for the passwords of the contexts that cover path.
+func (v *VHost) askRealms(x *exchange.Exchange, path string) (err error) {
 	var inner *Context // whose realm goes before that of others
 	v.contexts.guards.each(path, func(c *Context) bool {
 		if c.Realm == nil || inner != nil && inner.URI != c.URI {

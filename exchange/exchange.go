@@ -32,6 +32,14 @@ type HandlerFunc func(x *Exchange) error
 // Serve calls f.
 func (f HandlerFunc) Serve(x *Exchange) error { return f(x) }
 
+// An Authorizer decides whether an exchange may go on, by asking somebody else. It
+// is comparable.
+type Authorizer interface {
+	// Admit reports whether x may go on. If it may not and there is no error, x has
+	// got its answer.
+	Admit(x *Exchange) (bool, error)
+}
+
 // Request is a request head. Its strings are valid until Serve returns; clone
 // what is kept longer.
 type Request struct {
@@ -297,6 +305,9 @@ type Exchange struct {
 	// next are, and may wait; its error is that of the read. nil: nobody waits.
 	Pace func(n int) error
 
+	// Admitted holds the authorizers that have let x in; each is asked once.
+	Admitted []Authorizer
+
 	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
 	EchoID bool
 
@@ -334,7 +345,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Req, x.Resp = Request{Fields: req}, Response{Fields: resp, Length: -1}
 	x.Route, x.Resource = Route{}, Resource{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
-	x.Env = x.Env[:0]
+	x.Env, x.Admitted = x.Env[:0], nil
 	x.EchoID, x.HideReason, x.Crowded, x.Failed = false, false, false, false
 	x.explanation, x.detached, x.Pace = nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}

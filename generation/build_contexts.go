@@ -62,6 +62,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	}
 	b.closeContext(c, out)
 	b.buildRealm(h, c, out)
+	b.buildAuthorizer(h, c, out)
 	if !b.buildKind(h, c, out) {
 		return nil
 	}
@@ -160,7 +161,7 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 			b.shut(c, out, c.At("location"), "write a context for each directory", "a location in a context with a regular expression or pattern is not honoured yet")
 			return true
 		}
-		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil && out.Realm == nil {
+		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil && out.Realm == nil && out.Authorizer == nil {
 			b.fs.Warn("W-SKIPPED", c.At("location"), "create it or correct the path", "context %q is left out: location %s does not exist", c.URI, c.Location)
 			return false
 		}
@@ -537,7 +538,14 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 // paths of a context. A responseTimeout above 0 goes before the processor's
 // (R-CTX-10).
 func (b *builder) buildApp(h *host, p *processor, context string, responseTimeout time.Duration) exchange.Handler {
-	o := script.Options{HeadTimeout: responseTimeout, Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", URI: context, DocRoot: h.Conf.DocRoot,
+	o := b.appOptions(h, p)
+	o.HeadTimeout, o.URI = responseTimeout, context
+	return script.New(o)
+}
+
+// appOptions are the options of all that speaks to a FastCGI application.
+func (b *builder) appOptions(h *host, p *processor) script.Options {
+	o := script.Options{Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", DocRoot: h.Conf.DocRoot,
 		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
 	if p.runs == xmlconf.KindLSAPI {
 		o.Unavailable = "lsapi_unavailable"
@@ -549,7 +557,32 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 			o.Env = append(o.Env, exchange.Field{Name: name, Value: value})
 		}
 	}
-	return script.New(o)
+	return o
+}
+
+// buildAuthorizer sets who is asked whether a context may be had (LSX 7.5). One that
+// is not there closes it.
+func (b *builder) buildAuthorizer(h *host, c *xmlconf.Context, out *contexts.Context) {
+	if c.Authorizer == "" {
+		return
+	}
+	p := h.procs.find(xmlconf.KindAuthorizer, c.Authorizer)
+	switch {
+	case p == nil:
+		b.shut(c, out, c.At("authorizer"), "declare an extProcessor of type fcgiauth with this name", "authorizer "+c.Authorizer+" is not declared"+b.otherKind(h, c.Authorizer))
+		return
+	case p.fault != "":
+		b.shut(c, out, c.At("authorizer"), "correct the extProcessor", "authorizer "+c.Authorizer+": "+p.fault)
+		return
+	}
+	if h.authorizers[p] == nil { // one for all contexts, so that it is asked once
+		if h.authorizers == nil {
+			h.authorizers = map[*processor]*script.Authorizer{}
+		}
+		h.authorizers[p] = script.NewAuthorizer(b.appOptions(h, p))
+	}
+	out.Authorizer = h.authorizers[p]
+	b.use(h, p, out, c.URI, true)
 }
 
 // buildRelay returns the handler of WebSocket upgrades to a processor, for a

@@ -15,16 +15,18 @@ import (
 	"httpjet/exchange"
 	"httpjet/forward"
 	"httpjet/rewrite"
+	"httpjet/script"
 	"httpjet/xmlconf"
 )
 
 // host is a virtual host while it is built.
 type host struct {
 	*xmlconf.Host
-	out   *contexts.VHost
-	procs *processors
-	maps  map[string]*rewrite.Map // of its rules
-	adHoc map[string]*processor   // hosts that rules with [P] name, by address
+	out         *contexts.VHost
+	procs       *processors
+	maps        map[string]*rewrite.Map // of its rules
+	authorizers map[*processor]*script.Authorizer
+	adHoc       map[string]*processor // hosts that rules with [P] name, by address
 }
 
 // buildVHost resolves one virtual host. What cannot be honoured closes it.

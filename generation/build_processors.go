@@ -100,19 +100,21 @@ func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, p
 func (b *builder) describe(p *processor) {
 	d := p.decl
 	switch p.kind {
-	case xmlconf.KindProxy, xmlconf.KindFastCGI, xmlconf.KindLSAPI:
+	case xmlconf.KindProxy, xmlconf.KindFastCGI, xmlconf.KindLSAPI, xmlconf.KindAuthorizer:
 	case xmlconf.KindLoadBalancer:
 		return // its workers come first
 	default:
 		p.fault = "processors of type " + d.Type + " are not routed to"
 		return
 	}
-	p.runs = p.kind
+	if p.runs = p.kind; p.kind == xmlconf.KindAuthorizer {
+		p.runs = xmlconf.KindFastCGI
+	}
 	if len(d.Targets) == 0 {
 		p.fault = "it has no usable address"
 		return
 	}
-	if p.kind == xmlconf.KindFastCGI || p.kind == xmlconf.KindLSAPI {
+	if p.runs == xmlconf.KindFastCGI || p.runs == xmlconf.KindLSAPI {
 		b.describeApplication(p)
 	}
 	for i := range d.Targets {
@@ -140,6 +142,10 @@ func (b *builder) describeBalancer(ps *processors, p *processor) {
 			b.fs.Error("E-LB-WORKERS", d.At("workers"), "write type::name of declared processors of type proxy, fcgi or lsapi",
 				"extProcessor %q: worker %q is not declared or not usable; it is left out", d.Name, w)
 			continue
+		}
+		if kind == xmlconf.KindAuthorizer {
+			refuse("name the authorizer itself", "worker %q is an authorizer", w)
+			return
 		}
 		if first := p.runs; first != 0 && (worker.runs != first || worker.decl.Targets[0].Scheme != p.peers[0].owner.decl.Targets[0].Scheme) {
 			refuse("use workers of one type and protocol", "its workers are of different types or protocols")
@@ -169,6 +175,8 @@ func (pe peer) target() extproc.Target {
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout,
 		HeadTimeout: d.ResponseTimeout, BodyTimeout: d.BodyTimeout}
 	switch p.kind {
+	case xmlconf.KindAuthorizer:
+		t.Kind, t.MaxParams, t.Children = extproc.KindAuthorizer, d.MaxParamSize, children(d)
 	case xmlconf.KindFastCGI:
 		t.MaxParams, t.Children = d.MaxParamSize, children(d)
 	case xmlconf.KindLSAPI:

@@ -107,11 +107,12 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		}
 		defer release()
 	}
-	return h.call(x, call)
+	return h.call(x, call, relay)
 }
 
 // call offers the call to one peer after the other until one takes it.
-func (h *Handler) call(x *exchange.Exchange, call *extproc.Call) error {
+// Its reply goes to take.
+func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) error {
 	choice := h.o.Group.Choice(x)
 	var last error
 	for {
@@ -122,7 +123,7 @@ func (h *Handler) call(x *exchange.Exchange, call *extproc.Call) error {
 		if err != nil {
 			return err
 		}
-		err = h.attempt(x, call, &res)
+		err = h.attempt(x, call, &res, take)
 		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
 			return err
 		}
@@ -130,8 +131,17 @@ func (h *Handler) call(x *exchange.Exchange, call *extproc.Call) error {
 	}
 }
 
-// attempt makes the call to one peer and relays its reply.
-func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.Reservation) (err error) {
+// A taker uses up a reply and closes it.
+type taker func(x *exchange.Exchange, r *extproc.Reply) error
+
+// relay passes a reply on to the client.
+func relay(x *exchange.Exchange, r *extproc.Reply) error {
+	forward.StripPolicy(&r.Fields)
+	return streaming.Relay(x, r)
+}
+
+// attempt makes the call to one peer, whose reply goes to take.
+func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.Reservation, take taker) (err error) {
 	err = groups.ErrUndecided // if this panics
 	defer func() { res.Release(err) }()
 	reply, err := res.Client().Do(x.Context(), call)
@@ -139,8 +149,7 @@ func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.
 		return err
 	}
 	res.Answered(reply.Status)
-	forward.StripPolicy(&reply.Fields)
-	return streaming.Relay(x, reply)
+	return take(x, reply)
 }
 
 // target is what a request runs.
