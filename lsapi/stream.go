@@ -32,19 +32,17 @@ func (s *stream) Begin(log *gateway.Stderr) {
 
 func (s *stream) Head() (h gateway.Head, err error) {
 	h.Fields = s.fields
-	for {
-		p, err := s.next()
-		if err != nil {
-			return h, err
-		}
-		if p.typ != typeHead {
-			return h, fmt.Errorf("packet of type %d before the head", p.typ)
-		}
-		s.headIn = true
-		err = s.readHead(&h, p)
-		s.fields = h.Fields
+	p, err := s.next()
+	if err != nil {
 		return h, err
 	}
+	if p.typ != typeHead {
+		return h, fmt.Errorf("packet of type %d before the head", p.typ)
+	}
+	s.headIn = true
+	err = s.readHead(&h, p)
+	s.fields = h.Fields
+	return h, err
 }
 
 // next reads up to the content of the next packet that is the reply's: its head,
