@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite docs clean
+.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite interop-lsphp docs clean
 
 all: build vet test
 
@@ -41,6 +41,9 @@ bench: build ## against nginx, HAProxy and Caddy in one run; BENCH=proxy runs on
 
 interop: build ## against real programs; installs them, a missing one fails
 	$(GO) run ./interop full
+
+interop-lsphp: build ## against lsphp, built from Debian's source once; HTTPJET_LSPHP_CACHE says where
+	$(GO) run ./interop ci lsphp
 
 interop-ci: build
 	$(GO) run ./interop ci

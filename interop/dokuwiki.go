@@ -29,9 +29,10 @@ var probePHP string
 // The wiki's one account.
 const wikiUser, wikiPassword = "tester", "walking house"
 
-// A wiki is DokuWiki under PHP-FPM, served by httpjet.
+// A wiki is DokuWiki under PHP-FPM or lsphp, served by httpjet.
 type wiki struct {
 	r       *run
+	lsphp   string // the program; "": PHP-FPM
 	dir     string // document root
 	conf    string // PHP-FPM's configuration
 	sock    string
@@ -44,6 +45,15 @@ type wiki struct {
 // Unix socket, four workers.
 func dokuwiki(r *run) error {
 	w := &wiki{r: r, dir: filepath.Join(r.dir, "wiki"), conf: filepath.Join(r.dir, "fpm.conf"), sock: filepath.Join(r.dir, "fpm.sock")}
+	return w.all()
+}
+
+// all runs the checks of a wiki.
+func (w *wiki) all() error {
+	r, name, kind := w.r, filepath.Base(w.dir), "fcgi"
+	if w.lsphp != "" {
+		kind = "lsapi"
+	}
 	if err := w.prepare(); err != nil {
 		return err
 	}
@@ -51,7 +61,7 @@ func dokuwiki(r *run) error {
 		return err
 	}
 	defer func() { w.fpm.stop() }()
-	j, err := r.serve(tree{name: "wiki", vhost: strings.NewReplacer("{{dir}}", w.dir, "{{sock}}", w.sock).Replace(`
+	j, err := r.serve(tree{name: name, vhost: strings.NewReplacer("{{dir}}", w.dir, "{{sock}}", w.sock, "{{kind}}", kind).Replace(`
   <docRoot>{{dir}}</docRoot>
   <index>
     <useServer>0</useServer>
@@ -59,7 +69,7 @@ func dokuwiki(r *run) error {
   </index>
   <extProcessorList>
     <extProcessor>
-      <type>fcgi</type>
+      <type>{{kind}}</type>
       <name>php</name>
       <address>uds:/{{sock}}</address>
       <maxConns>4</maxConns>
@@ -72,7 +82,7 @@ func dokuwiki(r *run) error {
   <scriptHandlerList>
     <scriptHandler>
       <suffix>php</suffix>
-      <type>fcgi</type>
+      <type>{{kind}}</type>
       <handler>php</handler>
     </scriptHandler>
   </scriptHandlerList>`)})
@@ -111,7 +121,7 @@ func dokuwiki(r *run) error {
 // keeps visitors out. Templates and plug-ins stay symbolic links that leave the
 // document root, as in Debian's.
 func (w *wiki) prepare() error {
-	outside := filepath.Join(w.r.dir, "wiki-lib")
+	outside := w.dir + "-lib"
 	script := strings.NewReplacer("WIKI", w.dir, "OUTSIDE", outside).Replace(`set -e
 cp -r /usr/share/dokuwiki WIKI
 cp -r /var/lib/dokuwiki/lib OUTSIDE
@@ -156,7 +166,7 @@ php_value[session.save_path] = {{dir}}/sessions
 php_value[upload_max_filesize] = 16M
 php_value[post_max_size] = 16M
 `
-	if err := os.Mkdir(filepath.Join(w.r.dir, "sessions"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(w.r.dir, "sessions"), 0o777); err != nil {
 		return err
 	}
 	// As root the workers run as www-data, who owns what the wiki writes.
@@ -170,6 +180,10 @@ php_value[post_max_size] = 16M
 }
 
 func (w *wiki) startFPM() (err error) {
+	if w.lsphp != "" {
+		w.fpm, err = w.r.startLSPHP(w.lsphp, w.sock, 4)
+		return err
+	}
 	if w.fpm, err = w.r.start("php-fpm8.2", "-F", "-y", w.conf); err != nil {
 		return err
 	}
