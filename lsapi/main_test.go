@@ -176,8 +176,9 @@ func app(t *testing.T, serve func(n int, p *peer)) extproc.Target {
 			if err != nil {
 				break
 			}
+			n := count
 			go func() {
-				serve(count, &peer{c, bufio.NewReader(c)})
+				serve(n, &peer{c, bufio.NewReader(c)})
 				c.Close()
 				served <- struct{}{}
 			}()
