@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"httpjet/access"
 	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/rewrite"
@@ -68,6 +69,10 @@ func newHtSite(t testing.TB, files map[string]string, list ...*Context) *htSite 
 		Scripts: map[string]*Script{"php": {Handler: tells("php"), Serves: exchange.FastCGI}},
 		Named:   map[string]*Target{"app": {Handler: tells("app"), Serves: exchange.Proxy, Group: "app"}},
 		Htaccess: rewrite.NewDirs(rewrite.Options{Root: s.root, Override: rewrite.OverrideAll, Host: h,
+			Realm: func(users, groups, name, required string) (rewrite.Guard, error) {
+				need, err := access.ParseRequired(required)
+				return access.NewGuard(access.NewRealm(access.RealmOptions{Users: users, Groups: groups}), name, need), err
+			},
 			Report: func(list []rewrite.Notice) {
 				for _, n := range list {
 					t.Logf("%s:%d: %s: %s", strings.TrimPrefix(n.File, s.root), n.Line, n.Directive, n.Why)
@@ -346,4 +351,48 @@ func TestHtaccessIndexAndBody(t *testing.T) {
 	s.want("/d/", "200 start")
 	s.want("/e/", "404")
 	s.want("/p/", "200 p")
+}
+
+// R-ACL-7: Basic authentication of .htaccess files, for every kind of route.
+func TestHtaccessRealms(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/users", []byte("ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\nbob:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=:staff\n"), 0o600); err != nil { // of "secret"
+		t.Fatal(err)
+	}
+	basic := "AuthType Basic\nAuthName \"the \\\"place\\\"\"\nAuthUserFile " + dir + "/users\n"
+	proxied := exchange.HandlerFunc(func(x *exchange.Exchange) error { _, err := x.Write([]byte("proxied")); return err })
+	s := newHtSite(t, map[string]string{"any/.htaccess": basic + "Require valid-user\nRewriteEngine on\nRewriteRule ^who$ /any/%{REMOTE_USER}-%{AUTH_TYPE}.txt [R]\nRewriteRule ^p$ http://app/ [P]",
+		"any/a.txt": "a", "any/a.php": "", "staff/.htaccess": basic + "Require group staff\nRequire user carl", "staff/a.txt": "a",
+		"file/.htaccess": basic + "<Files a.txt>\nRequire user ann\n</Files>", "file/a.txt": "a", "file/b.txt": "b",
+		"gone/.htaccess": "AuthType Basic\nAuthUserFile " + dir + "/none\nRequire valid-user", "gone/a.txt": "leak",
+		"digest/.htaccess": "AuthType Digest\nAuthUserFile " + dir + "/users\nRequire valid-user", "digest/a.txt": "leak",
+		"half/.htaccess": basic, "half/a.txt": "leak", "bare/.htaccess": "Require valid-user", "bare/a.txt": "leak",
+		"rel/.htaccess": "AuthType Basic\nAuthUserFile users\nRequire valid-user", "rel/a.txt": "leak",
+		"not/.htaccess": basic + "<RequireAll>\nRequire all granted\nRequire not user ann\n</RequireAll>", "not/a.txt": "leak",
+		"either/.htaccess": basic + "Require valid-user\nOrder deny,allow\nDeny from all\nAllow from env=let\nSatisfy any\nSetEnvIf X-Let 1 let", "either/a.txt": "a",
+		"never/.htaccess": basic + "Require valid-user\nOrder allow,deny", "never/a.txt": "leak",
+		"api/.htaccess": basic + "Require valid-user"},
+		&Context{URI: "/api/", Kind: Proxy, Handler: proxied})
+	ann, bob, bad := "Authorization: Basic YW5uOnNlY3JldA==", "Authorization: Basic Ym9iOnNlY3JldA==", "Authorization: Basic YW5uOndyb25n"
+	for _, path := range []string{"/any/a.txt", "/any/a.php", "/any/none", "/any/p", "/any/who", "/api/x", "/staff/a.txt", "/file/a.txt"} {
+		s.want(path, "401")
+		s.want(path, "401", bad)
+	}
+	s.field("/any/a.txt", "WWW-Authenticate", `Basic realm="the \"place\""`)
+	s.want("/any/a.txt", "200 a", ann)
+	s.want("/any/who", "302 http://a.test/any/ann-Basic.txt", ann)
+	s.want("/any/p", "200 app  /", ann)
+	s.want("/api/x", "200 proxied", ann)
+	s.want("/staff/a.txt", "401", ann)
+	s.want("/staff/a.txt", "200 a", bob)
+	s.want("/file/a.txt", "200 a", ann)
+	s.want("/file/a.txt", "401", bob)
+	s.want("/file/b.txt", "200 b")
+	s.want("/either/a.txt", "401")
+	s.want("/either/a.txt", "200 a", ann)
+	s.want("/either/a.txt", "200 a", "X-Let: 1")
+	s.want("/never/a.txt", "403", ann)
+	for _, d := range []string{"gone", "digest", "half", "bare", "rel", "not"} {
+		s.want("/"+d+"/a.txt", "503", ann)
+	}
 }

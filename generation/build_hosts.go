@@ -103,6 +103,7 @@ func (b *builder) buildHtaccess(h *host, dir, prefix string) *rewrite.Dirs {
 	}
 	log := b.opt.Log
 	return rewrite.NewDirs(rewrite.Options{Root: dir, FileName: name, Prefix: prefix, Override: allowed, Maps: h.maps, Host: h.out.RulesHost,
+		Realm: (&fileRealms{}).guard,
 		Report: func(ns []rewrite.Notice) {
 			for _, n := range ns {
 				level := slog.LevelInfo

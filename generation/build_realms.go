@@ -1,11 +1,14 @@
 package generation
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"httpjet/access"
 	"httpjet/contexts"
+	"httpjet/rewrite"
 	"httpjet/xmlconf"
 )
 
@@ -74,4 +77,41 @@ func realmNames(v *xmlconf.VHost) (names []string) {
 		names = append(names, r.Name)
 	}
 	return names
+}
+
+// maxFileRealms is how many realms the .htaccess files of a document root may name.
+const maxFileRealms = 64
+
+// fileRealms are the realms that .htaccess files name, by their files. They are found
+// while requests are served.
+type fileRealms struct {
+	mu   sync.Mutex
+	list map[access.RealmOptions]*access.Realm
+}
+
+// guard makes a guard for rewrite.Options.
+func (f *fileRealms) guard(users, groups, name, required string) (rewrite.Guard, error) {
+	need, err := access.ParseRequired(required)
+	if err != nil {
+		return nil, err
+	}
+	o := access.RealmOptions{Users: users, Groups: groups, Cached: 200, CacheFor: time.Minute}
+	f.mu.Lock()
+	r, full := f.list[o], len(f.list) >= maxFileRealms
+	f.mu.Unlock()
+	if r == nil && full {
+		return nil, fmt.Errorf("more than %d files of users", maxFileRealms)
+	}
+	if r == nil {
+		made := access.NewRealm(o) // reads: no lock is held
+		f.mu.Lock()
+		if r = f.list[o]; r == nil {
+			if f.list == nil {
+				f.list = map[access.RealmOptions]*access.Realm{}
+			}
+			r, f.list[o] = made, made
+		}
+		f.mu.Unlock()
+	}
+	return access.NewGuard(r, name, need), nil
 }

@@ -167,14 +167,14 @@ func (o *oracle) readRows() error {
 
 // files writes the document root: every directory has the same files.
 func (o *oracle) files(cases []*apacheCase) error {
-	files := map[string]string{"echo.php": echoPHP, "index.html": "index of the root\n", "a.txt": "a of the root\n", "map.txt": "one /a.txt\ntwo echo\n"}
+	files := map[string]string{"echo.php": echoPHP, "index.html": "index of the root\n", "a.txt": "a of the root\n", "users": "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n", "map.txt": "one /a.txt\ntwo echo\n"}
 	for _, c := range cases {
 		for _, name := range []string{"a.txt", "b.html", "c.css", "page.html", "index.html", "start.txt", "sub/x.txt", "sub/index.html", "d.odd", "e.svgz", "sp ace.txt", "empty.txt", "err.html"} {
 			files[c.name+"/"+name] = name + " of " + c.name + "\n"
 		}
 		files[c.name+"/empty.txt"] = ""
 		files[c.name+"/echo.php"] = echoPHP
-		files[c.name+"/.htaccess"] = strings.NewReplacer("{{backend}}", o.backend).Replace(c.text)
+		files[c.name+"/.htaccess"] = strings.NewReplacer("{{backend}}", o.backend, "{{root}}", o.dir).Replace(c.text)
 	}
 	return writeFiles(o.dir, files)
 }

@@ -43,10 +43,21 @@ type Options struct {
 	Maps     map[string]*Map // of rules, by name
 	Host     *Host           // what expressions may ask; nil: nothing
 
+	// Realm makes the guard of users in files, absolute; groups may be "". name is
+	// what clients are shown, required is as in Require: "valid-user", "user a b". It
+	// may be called from several goroutines. nil: what asks for a password closes.
+	Realm func(users, groups, name, required string) (Guard, error)
+
 	// Report is told, once for every change of a file, which of its directives
 	// have no effect. It may be called from several goroutines, with no lock
 	// held; nil drops the notices.
 	Report func([]Notice)
+}
+
+// Guard lets users in. Its error is the answer for others: 401 with a challenge, or
+// 503 while it cannot tell.
+type Guard interface {
+	Admit(x *exchange.Exchange) error
 }
 
 // Override says which groups of directives a .htaccess file may use (allowOverride).
@@ -151,6 +162,8 @@ type Request struct {
 
 	host    *Host
 	guesses bool // some SetEnvIf could not be read
+
+	challenge *exchange.Error // of the guard that was asked last
 }
 
 // Verdict is what the chain of .htaccess files says. The zero value lets the
@@ -160,6 +173,8 @@ type Verdict struct {
 	File   string // the file that decided
 	Line   int    // in File; 0 for the file as a whole
 	Why    string // the directive or fault, for the log
+
+	challenge *exchange.Error // of a guard that asks for a password; nil: none does
 }
 
 // Err returns v as the answer of a handler, nil if it lets the request in.
@@ -169,6 +184,9 @@ func (v Verdict) Err() error {
 		return nil
 	case 503:
 		return exchange.Fail(503, "closed", "%s:%d: %s", v.File, v.Line, v.Why)
+	}
+	if v.challenge != nil {
+		return v.challenge
 	}
 	return exchange.Fail(v.Status, "access_denied", "%s:%d: %s", v.File, v.Line, v.Why)
 }

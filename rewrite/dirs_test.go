@@ -112,7 +112,7 @@ func TestErr(t *testing.T) {
 	}
 	f("/a", 0, "", "")
 	f("/d/a", 403, "access_denied", "d/.htaccess:2: Order, Allow and Deny")
-	f("/c/a", 503, "closed", "c/.htaccess:1: AuthName is not honoured")
+	f("/c/a", 503, "closed", "c/.htaccess:1: AuthType without a Require")
 }
 
 func TestUnusableFiles(t *testing.T) {

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -30,6 +31,10 @@ type parser struct {
 	notices   []Notice
 	noticed   map[string]bool
 
+	realm  func(users, groups, name, required string) (Guard, error)
+	logins []*login
+	auths  int // directives of it
+
 	source Source
 	rules  *compiler // nil: no directive of rewriting yet
 	texts  *compiler // of expressions and values; it makes no rule
@@ -49,7 +54,7 @@ type frame struct {
 // closed if it restricts anything.
 func (d *Dirs) parse(name, path, text string) (*file, []Notice) {
 	src := Source{File: name, Prefix: d.opt.Prefix + path, Dir: strings.TrimSuffix(d.opt.Root+path, "/"), Maps: d.opt.Maps, Htaccess: true}
-	p := &parser{file: name, override: d.opt.Override, root: &section{file: name}, noticed: map[string]bool{}, source: src}
+	p := &parser{file: name, override: d.opt.Override, root: &section{file: name}, noticed: map[string]bool{}, source: src, realm: d.opt.Realm}
 	p.root.prefix, p.root.dir = src.Prefix, src.Dir
 	p.texts = newCompiler(src)
 	p.stack = []frame{{sec: p.root}}
@@ -84,6 +89,7 @@ func (p *parser) read(text string) {
 
 // finish makes the file of what was read, nil if it says nothing.
 func (p *parser) finish() (*file, []Notice) {
+	p.guards()
 	if p.broken != "" && p.restricts {
 		p.root.fault, p.root.why, p.root.line = 503, p.broken, p.brokenAt
 	}
@@ -178,6 +184,8 @@ func (p *parser) plain(name string, args []string, text string) {
 		if o := p.owner(); !o.discard && !o.sec.secure {
 			o.sec.secure, o.sec.secureLine = true, p.line
 		}
+	case isAuth[lower]:
+		p.auth(lower, name, args)
 	case strings.HasPrefix(lower, "auth") && lower != "authmerging",
 		lower == "sslrequire", lower == "sslverifyclient":
 		p.close(name)
@@ -186,6 +194,75 @@ func (p *parser) plain(name string, args []string, text string) {
 	default:
 		p.other(lower, name, args)
 	}
+}
+
+var isAuth = map[string]bool{"authtype": true, "authname": true, "authuserfile": true, "authgroupfile": true, "authbasicprovider": true}
+
+// auth reads how users prove who they are. What is not Basic authentication by files
+// closes.
+func (p *parser) auth(lower, name string, args []string) {
+	o := p.owner()
+	if o.discard {
+		return
+	}
+	p.auths++
+	s := o.sec
+	if s.auth == nil {
+		s.auth = &auth{line: p.line}
+	}
+	value := ""
+	if len(args) == 1 {
+		value = strings.Clone(args[0])
+	}
+	isFile := strings.HasPrefix(value, "/") && !strings.Contains(value, "\x00")
+	switch {
+	case lower == "authtype" && strings.EqualFold(value, "basic"):
+		s.auth.basic = true
+	case lower == "authname":
+		s.auth.name = strings.Clone(strings.Join(args, " "))
+	case lower == "authuserfile" && isFile:
+		s.auth.users = value
+	case lower == "authgroupfile" && isFile:
+		s.auth.groups = value
+	case lower == "authbasicprovider" && strings.EqualFold(value, "file"):
+	default:
+		p.close(name)
+	}
+}
+
+// guards makes the guards of the users that the file asks for. Settings that nobody asks
+// for close: what they should guard is not known (R-SAFE-1).
+func (p *parser) guards() {
+	if p.auths > 0 && len(p.logins) == 0 {
+		p.restricts = true
+		if r := p.root; r.fault == 0 {
+			r.fault, r.line, r.why = 503, 0, "AuthType without a Require that asks for a user is not honoured"
+			if r.auth != nil {
+				r.line = r.auth.line
+			}
+		}
+	}
+	for _, l := range p.logins {
+		a := l.sec.auth
+		if a == nil {
+			a = p.root.auth
+		}
+		err := errors.New("it needs AuthType Basic and an AuthUserFile with its whole path, in the same file")
+		if a != nil && a.basic && a.users != "" && p.realm != nil {
+			l.guard, err = p.realm(a.users, a.groups, a.name, l.required)
+		}
+		if err != nil {
+			l.guard = nil
+			p.tell(l.line, "Require", err.Error()+"; it answers 503", true)
+		}
+	}
+}
+
+// login is the predicate of a Require that asks for a user.
+func (p *parser) login(what string, args []string) predicate {
+	l := &login{sec: p.owner().sec, line: p.line, required: strings.Clone(strings.Join(append([]string{what}, args...), " "))}
+	p.logins = append(p.logins, l)
+	return predicate{kind: identified, login: l}
 }
 
 // isRewriting are the directives that belong to rules.
@@ -301,6 +378,8 @@ func (p *parser) require(args []string) {
 		n.pred.kind = nobody
 	case what == "ip" && len(args) > 0:
 		n.pred = parseNets(args)
+	case !n.not && !p.negated() && (what == "valid-user" && len(args) == 0 || (what == "user" || what == "group") && len(args) > 0):
+		n.pred = p.login(what, args)
 	case what == "env" && len(args) == 1:
 		n.pred = predicate{kind: variableSet, name: strings.Clone(args[0])}
 	case what == "expr" && len(args) > 0:

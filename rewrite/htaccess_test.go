@@ -74,7 +74,8 @@ func TestAccessDirectives(t *testing.T) {
 	f(0, "Satisfy Any")
 	f(0, "Deny from all / Require all granted / Satisfy Any")
 	f(403, "Deny from all / Require all denied / Satisfy Any")
-	f(503, "AuthType Basic / Require valid-user / Allow from all / Satisfy Any")
+	f(0, "AuthType Basic / Require valid-user / Allow from all / Satisfy Any")
+	f(503, "AuthType Basic / Require valid-user / Deny from all / Satisfy Any")
 	f(0, "Satisfy All")
 	f(403, "SSLRequireSSL")
 

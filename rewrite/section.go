@@ -1,10 +1,13 @@
 package rewrite
 
 import (
+	"errors"
 	"net/netip"
 	"path"
 	"slices"
 	"strings"
+
+	"httpjet/exchange"
 )
 
 // section is the access part of a .htaccess file, or of a container in it that
@@ -17,6 +20,7 @@ type section struct {
 
 	match matcher
 	kids  []*section
+	auth  *auth
 	said  *said // beside who may come in; nil: nothing
 
 	prefix, dir string // of the file, for expressions
@@ -145,14 +149,23 @@ func (s *section) own(r *Request) Verdict {
 		return Verdict{Status: 403, File: s.file, Line: s.secureLine, Why: "SSLRequireSSL"}
 	}
 	required, ordered := pass, yes
-	if s.require != nil {
-		required = voteAny(s.require, r)
-	}
 	if s.ordered {
 		ordered = s.order(r)
 	}
-	if s.satisfyAny && s.require != nil && s.ordered && (required == pass || ordered == yes) {
+	either := s.satisfyAny && s.require != nil && s.ordered
+	if either && ordered == yes {
 		return Verdict{}
+	}
+	r.challenge = nil
+	if s.require != nil && (ordered != no || either) { // nobody is asked for a password in vain
+		required = voteAny(s.require, r)
+	}
+	if either {
+		ordered = yes // Require alone decides
+	}
+	switch {
+	case r.challenge != nil && (required == fail || required == neutral):
+		return Verdict{Status: 401, File: s.file, Line: s.requireLine, Why: "Require", challenge: r.challenge}
 	}
 	switch {
 	case required == fail || required == neutral:
@@ -209,6 +222,7 @@ type predicate struct {
 	name    string // of a variable
 	expr    *expression
 	in      *section // where expr stands
+	login   *login
 }
 
 type kind uint8
@@ -222,6 +236,7 @@ const (
 	variableSet
 	variableUnset
 	expressed
+	identified
 )
 
 func (p *predicate) test(r *Request) answer {
@@ -243,12 +258,45 @@ func (p *predicate) test(r *Request) answer {
 			return unknown
 		}
 		return known(set == (p.kind == variableSet), true)
+	case identified:
+		return p.login.ask(r)
 	case expressed:
 		return p.expr.ask(r, p.in)
 	case method:
 		return known(slices.Contains(p.methods, withGet(r.Method)), r.Method != "")
 	}
 	return unknown
+}
+
+// login is a Require that asks for a user. Its guard is made when the file is read.
+type login struct {
+	sec      *section
+	line     int
+	required string
+	guard    Guard // nil: none can be had
+}
+
+func (l *login) ask(r *Request) answer {
+	if l.guard == nil || r.X == nil {
+		return unknown
+	}
+	err := l.guard.Admit(r.X)
+	e, ok := errors.AsType[*exchange.Error](err)
+	switch {
+	case err == nil:
+		return yes
+	case ok && e.Status == 401:
+		r.challenge = e
+		return no
+	}
+	return unknown
+}
+
+// auth is what a file, or a container, says of how users prove who they are.
+type auth struct {
+	basic               bool
+	name, users, groups string
+	line                int
 }
 
 // node is a Require line or container.

@@ -39,6 +39,7 @@ const (
 	remoteAddr
 	remotePort
 	remoteUser
+	authType
 	serverAddr
 	serverPort
 	requestMethod
@@ -83,7 +84,7 @@ const (
 
 var variables = map[string]variable{
 	"REMOTE_ADDR": remoteAddr, "REMOTE_HOST": remoteAddr, "CONN_REMOTE_ADDR": remoteAddr, "REMOTE_PORT": remotePort,
-	"REMOTE_USER": empty, "REMOTE_IDENT": empty, "AUTH_TYPE": empty, "SERVER_ADDR": serverAddr, "SERVER_PORT": serverPort,
+	"REMOTE_USER": remoteUser, "REMOTE_IDENT": empty, "AUTH_TYPE": authType, "SERVER_ADDR": serverAddr, "SERVER_PORT": serverPort,
 	"REQUEST_METHOD": requestMethod, "REQUEST_URI": requestURI, "CURRENT_URI": currentURI, "THE_REQUEST": theRequest,
 	"QUERY_STRING": queryString, "PATH_INFO": pathInfo, "REQUEST_FILENAME": requestFilename, "SCRIPT_FILENAME": requestFilename,
 	"SCRIPT_NAME": currentURI, "REQUEST_BASENAME": requestBasename, "SCRIPT_BASENAME": requestBasename,
@@ -143,6 +144,12 @@ func (r *run) variable(v variable, arg string) string {
 	switch v {
 	case remoteAddr:
 		return x.ClientText()
+	case remoteUser:
+		return q.User
+	case authType:
+		if q.User != "" {
+			return "Basic"
+		}
 	case remotePort:
 		return port(q.Remote)
 	case serverAddr:
