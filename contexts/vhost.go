@@ -130,6 +130,9 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 			return err
 		}
 	}
+	if err := v.checkDirectory(x, &r); err != nil {
+		return err
+	}
 	if l != nil {
 		v.enterContext(x, l, r.context)
 	}
@@ -180,11 +183,37 @@ func (v *VHost) hidden(x *exchange.Exchange, l *local) error {
 	if docroot.Hidden(x.Req.Path) {
 		return exchange.Fail(403, "access_denied", "hidden name in the path")
 	}
+	if isLoose(x.Req.Path) {
+		if err := v.hiddenLoosely(x, l); err != nil {
+			return err
+		}
+	}
 	if l == nil {
 		return nil
 	}
 	l.enter(x, v.Htaccess, x.Req.Path)
 	return l.refuses(x)
+}
+
+// hiddenLoosely is hidden for a path as an application may read it.
+func (v *VHost) hiddenLoosely(x *exchange.Exchange, l *local) error {
+	path := loosePath(x.Req.Path)
+	if docroot.Hidden(path) {
+		return exchange.Fail(403, "access_denied", "hidden name in the path")
+	}
+	if l == nil {
+		return nil
+	}
+	return v.Htaccess.Check(path, x.Req.Client, x.Req.Method)
+}
+
+// checkDirectory asks the .htaccess file of the directory that a path may name without
+// a slash: files answer it with a redirect, others with what is in it.
+func (v *VHost) checkDirectory(x *exchange.Exchange, r *route) error {
+	if v.Htaccess == nil || r.files != nil || strings.HasSuffix(x.Req.Path, "/") {
+		return nil
+	}
+	return v.Htaccess.Check(x.Req.Path+"/", x.Req.Client, x.Req.Method)
 }
 
 // choose picks the route without side effects (dispatch rows 13, 16 to 20).
@@ -243,11 +272,15 @@ func slashRedirect(x *exchange.Exchange) error {
 // "/shut;a=1/x" nor "/;a/shut/x" must reach what "/shut/" guards.
 func (v *VHost) guardAll(x *exchange.Exchange, path string) error {
 	err := v.guard(x, path)
-	if err != nil || v.contexts.guards.empty() ||
-		strings.IndexByte(path, ';') < 0 && strings.IndexByte(path, '\\') < 0 {
+	if err != nil || v.contexts.guards.empty() || !isLoose(path) {
 		return err
 	}
 	return v.guard(x, loosePath(path))
+}
+
+// isLoose reports whether an application may read path in another way.
+func isLoose(path string) bool {
+	return strings.IndexByte(path, ';') >= 0 || strings.IndexByte(path, '\\') >= 0
 }
 
 // loosePath is path in the loosest reading. Dot segments need no care: a path
