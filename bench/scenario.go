@@ -107,6 +107,12 @@ var scenarios = []scenario{
 		entries: []entry{{"httpjet", httpjet, "/app2/1k"}, {"httpjet-h1", httpjet, "/app/1k"}},
 	},
 	{
+		group: "group", name: "group", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1 proxy, 1 KiB, httpjet alone: ten peers, weighted turns, health checks and breakers, against one address",
+		entries: []entry{{"httpjet", httpjet, "/app3/1k"}, {"httpjet-single", httpjet, "/app/1k"}},
+		limits:  []limit{{"httpjet-single", 1.03}},
+	},
+	{
 		group: "h2", name: "h2-static", unit: perRequest, take: (*bench).h2load,
 		says:    "HTTP/2 over TLS 1.3, a file of 1 KiB, 16 connections of 16 streams",
 		entries: at("/1k.txt", nginx, caddy, httpjet),

@@ -18,6 +18,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,9 +45,10 @@ const requestsPerConnection = 32767
 
 // values fill a configuration.
 type values struct {
-	Dir                  string // the server's folder
-	HTTP, HTTPS, Metrics string // its addresses
-	App, FastCGI         string // addresses of the upstream
+	Dir                  string   // the server's folder
+	HTTP, HTTPS, Metrics string   // its addresses
+	App, FastCGI         string   // addresses of the upstream
+	Group                []string // ten more addresses of App's port: all are the upstream
 	Host                 string
 	Workers              int // processors of the server
 	Connections          int // that it must be able to hold
@@ -167,7 +169,7 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 
 func (b *bench) values(dir string, c cores) (values, error) {
 	v := values{
-		Dir: dir, App: b.app, FastCGI: b.fastcgi, Host: host,
+		Dir: dir, App: b.app, FastCGI: b.fastcgi, Group: group(b.app), Host: host,
 		Workers: c.n, Connections: b.idle + 1000, Files: b.descriptors, RequestsPerConnection: requestsPerConnection,
 	}
 	for _, a := range []*string{&v.HTTP, &v.HTTPS, &v.Metrics} {
@@ -269,6 +271,19 @@ func (b *bench) startUpstream(c cores) (*running, error) {
 	}
 	r.stop()
 	return nil, fmt.Errorf("upstream: does not listen\n%s", r.out)
+}
+
+// group is ten addresses at which the upstream listens beside app: 127.0.0.2 and so
+// on, at its port.
+func group(app string) []string {
+	a := netip.MustParseAddrPort(app) // freePort made it
+	all := make([]string, 10)
+	ip := a.Addr()
+	for i := range all {
+		ip = ip.Next()
+		all[i] = netip.AddrPortFrom(ip, a.Port()).String()
+	}
+	return all
 }
 
 // freePort is a loopback address that nothing listens on, below the ports that

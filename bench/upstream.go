@@ -22,14 +22,16 @@ var (
 )
 
 // upstream is what stands behind the measured servers: HTTP and WebSockets at
-// one address, FastCGI at the other.
+// one address, and those of the group that it stands for; FastCGI at the other.
 func upstream(http, fastcgi string) error {
 	l, err := newLoop()
 	if err != nil {
 		return err
 	}
-	if err := l.listen(http, httpProtocol); err != nil {
-		return err
+	for _, address := range append(group(http), http) {
+		if err := l.listen(address, httpProtocol); err != nil {
+			return err
+		}
 	}
 	if err := l.listen(fastcgi, fastcgiProtocol); err != nil {
 		return err
