@@ -30,6 +30,21 @@ func uses() map[string]func() {
 			r.Release(nil)
 		}
 	}
+	loaded := New(Options{Policy: WeightedLeastActive, Peers: peers(10), State: NewState(10, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Breaker{})})
+	for range 40 {
+		if _, err := loaded.Reserve(&Choice{}); err != nil {
+			panic(err)
+		}
+	}
+	all["weighted-least-active, 40 in flight"] = func() {
+		var c Choice
+		r, err := loaded.Reserve(&c)
+		if err != nil {
+			panic(err)
+		}
+		r.Answered(200)
+		r.Release(nil)
+	}
 	even := New(Options{Policy: IPHash, Peers: peers(10)})
 	n := uint64(0)
 	all["ip-hash, equal weights"] = func() {

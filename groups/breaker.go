@@ -78,12 +78,12 @@ func (b *breaker) admits(o *Breaker, now time.Time) bool {
 }
 
 // take begins an attempt that was admitted.
-func (b *breaker) take() (epoch uint32, trial bool) {
+func (b *breaker) take() (uint32, share) {
 	if b.state == halfOpen {
 		b.trials++
-		trial = true
+		return b.epoch, onTrial
 	}
-	return b.epoch, trial
+	return b.epoch, ordinary
 }
 
 // report applies the result of an attempt (R-BRK-5).

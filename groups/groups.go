@@ -315,11 +315,12 @@ func (g *Group) reserve(c *Choice, r *Reservation) bool {
 		}
 		r.g, r.peer = g, i
 		p := &g.state.peers[i]
-		r.epoch, r.trial = p.breaker.take()
+		r.epoch, r.share = p.breaker.take()
 		if g.o.Rate.PerSecond > 0 {
 			p.bucket.take()
 		}
 		p.active++
+		g.state.held++
 		p.picks++
 		c.tries++
 		return true
@@ -329,14 +330,23 @@ func (g *Group) reserve(c *Choice, r *Reservation) bool {
 // Reservation is the use of one peer by one attempt. It belongs to the goroutine
 // that serves the exchange.
 type Reservation struct {
-	g       *Group // nil once released
-	peer    int
-	dial    attempt
-	epoch   uint32 // of the response breaker
-	trial   bool   // of the response breaker
-	status  int    // of the reply's head, 0 before it
-	charged bool   // the response breaker knows already
+	g      *Group // nil once released
+	peer   int
+	dial   attempt
+	epoch  uint32 // of the response breaker
+	share  share  // in the response breaker
+	status int    // of the reply's head, 0 before it
 }
+
+// share is what an attempt is to the response breaker. One field more, and a
+// reservation would no longer be returned in registers.
+type share uint8
+
+const (
+	ordinary share = iota
+	onTrial
+	charged // the breaker knows already
+)
 
 // Client is the peer's client.
 func (r *Reservation) Client() extproc.Client { return r.g.peers[r.peer].client }
@@ -391,17 +401,18 @@ func (r *Reservation) Release(err error) {
 		p.failures[causeOf(o, err)]++
 	}
 	p.results[result]++
-	if s.breaker.Threshold > 0 && !r.charged {
+	if s.breaker.Threshold > 0 && r.share != charged {
 		switch {
 		case o == succeeded:
-			p.breaker.report(&s.breaker, r.epoch, r.trial, true, g.now)
+			p.breaker.report(&s.breaker, r.epoch, r.share == onTrial, true, g.now)
 		case s.breaker.FailOn.outcome(o):
-			p.breaker.report(&s.breaker, r.epoch, r.trial, false, g.now)
+			p.breaker.report(&s.breaker, r.epoch, r.share == onTrial, false, g.now)
 		default:
-			p.breaker.abandon(r.epoch, r.trial)
+			p.breaker.abandon(r.epoch, r.share == onTrial)
 		}
 	}
 	p.active--
+	s.held--
 	s.mu.Unlock()
 	r.g = nil
 }
@@ -411,10 +422,10 @@ func (r *Reservation) verdict() *Verdict { return r.g.peers[r.peer].verdict }
 // charge tells the response breaker how the attempt went.
 func (r *Reservation) charge(ok bool) {
 	s := r.g.state
-	r.charged = true
 	s.mu.Lock()
-	s.peers[r.peer].breaker.report(&s.breaker, r.epoch, r.trial, ok, r.g.now)
+	s.peers[r.peer].breaker.report(&s.breaker, r.epoch, r.share == onTrial, ok, r.g.now)
 	s.mu.Unlock()
+	r.share = charged
 }
 
 // Report tells a peer's verdict the result of a probe; see Verdict.Report.

@@ -323,6 +323,9 @@ func TestReservationsAddUp(t *testing.T) {
 				t.Errorf("%s: peer %d: %d reservations, %+v", name, i, a, b)
 			}
 		}
+		if n := g.state.held; n != 0 {
+			t.Errorf("%s: %d reservations in all", name, n)
+		}
 	}
 }
 

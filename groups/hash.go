@@ -67,10 +67,9 @@ func (g *Group) rendezvous(client uint64, can *set) int {
 			continue
 		}
 		d := &g.draws[i]
-		hi, lo := bits.Mul64(client^d.hash, d.salt)
-		cost := ^(hi ^ lo)
+		cost := ^d.draw(client)
 		if !g.equal { // else the largest draw wins as it is
-			cost = negLog(hi^lo) * d.share
+			cost = negLog(^cost) * d.share
 		}
 		if cost < least {
 			least, best = cost, i
@@ -79,15 +78,23 @@ func (g *Group) rendezvous(client uint64, can *set) int {
 	return best
 }
 
+// draw is u, times 1<<64.
+func (d *draw) draw(client uint64) uint64 {
+	hi, lo := bits.Mul64(client^d.hash, d.salt)
+	return hi ^ lo
+}
+
 // logSteps is the number of pieces of the table of logarithms.
 const logSteps = 1 << 10
 
-// logs holds log2(1+i/logSteps) as 32.32 fixed point. It never changes.
+// logs holds log2(1+i/logSteps) as 32.32 fixed point, and how much more the next one
+// is. It never changes.
 var logs = logTable()
 
-func logTable() (t [logSteps + 1]uint64) {
+func logTable() (t [logSteps]struct{ low, step uint64 }) {
+	at := func(i int) uint64 { return uint64(math.Round(math.Log2(1+float64(i)/logSteps) * (1 << 32))) }
 	for i := range t {
-		t[i] = uint64(math.Round(math.Log2(1+float64(i)/logSteps) * (1 << 32)))
+		t[i].low, t[i].step = at(i), at(i+1)-at(i)
 	}
 	return t
 }
@@ -98,7 +105,6 @@ func logTable() (t [logSteps + 1]uint64) {
 // cheaper than by counting.
 func negLog(u uint64) uint64 {
 	f := math.Float64bits(float64(int64(u>>1 | 1)))
-	low := logs[f>>42&(logSteps-1)]
-	part := (logs[f>>42&(logSteps-1)+1] - low) * (f << 22 >> 42) >> 22
-	return (1023+63-f>>52)<<32 - low - part
+	l := &logs[f>>42&(logSteps-1)]
+	return (1023+63-f>>52)<<32 - l.low - l.step*(f<<22>>42)>>22
 }

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -202,7 +203,7 @@ func (g *Group) weighted(c *Choice, l *look) int {
 	byLoad := g.o.Policy == WeightedLeastActive || g.o.Policy == LeastConn
 	if !g.timed && !l.lax && c.tries == 0 {
 		i := -1
-		if !byLoad {
+		if !byLoad || s.held == 0 { // without load all are equal
 			i = g.smoothAll()
 		} else if len(g.peers) <= 64 {
 			i = g.leastAll()
@@ -298,10 +299,8 @@ func (g *Group) leastAll() int {
 		ties |= 1 << (i & 63)
 	}
 	best, sum, furthest := -1, 0, math.MinInt
-	for i := 0; ties != 0; i, ties = i+1, ties>>1 {
-		if ties&1 == 0 {
-			continue
-		}
+	for ; ties != 0; ties &= ties - 1 {
+		i := bits.TrailingZeros64(ties)
 		p, step := &s.peers[i], g.peers[i].step
 		at := p.current + step
 		p.current = at

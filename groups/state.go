@@ -11,6 +11,7 @@ type State struct {
 	// other lock, call or wait.
 	mu    sync.Mutex
 	peers []peerState
+	held  int // reservations, of all peers
 	last  int // the peer whose turn was last
 	well  set // who was neither broken nor drained at the last smooth turn
 
