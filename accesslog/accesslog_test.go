@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,40 @@ func TestLine(t *testing.T) {
 			x.Req.Fields.Del("Referer")
 			x.Req.Fields.Set("User-Agent", "a\\\x00\x1b[31m")
 		}, hello)
+}
+
+// R-LOG-2: one object whose members are always there; a text is one whatever a client
+// sent.
+func TestJSON(t *testing.T) {
+	f := func(format Format, want string, edit func(x *exchange.Exchange), h exchange.HandlerFunc) {
+		t.Helper()
+		x, err := finished(func(x *exchange.Exchange) {
+			x.Ended = x.Began.Add(1234567 * time.Nanosecond)
+			if edit != nil {
+				edit(x)
+			}
+		}, h)
+		got := format.Line(nil, x, err, &Clock{}, time.Unix(0, 0))
+		if string(got) != want+"\n" || !json.Valid(got) {
+			t.Errorf("\n got %s want %s", got, want)
+		}
+	}
+	const id = `"request_id":"0123456789abcdef0123456789abcdef"`
+	f(Completion, `{"level":"info","msg":"request_completed","time":"2026-03-04T04:06:07.000Z",`+id+`,"vhost":"","method":"GET","route":"unmatched","group":"","peer":null,"status":403,"bytes":270,"duration_ms":1.234,"attempts":0,"outcome":"no_attempt"}`,
+		nil, func(x *exchange.Exchange) error { return exchange.Fail(403, "access_denied", "no") })
+	f(Completion, `{"level":"info","msg":"request_completed","time":"2026-03-04T04:06:07.000Z",`+id+`,"vhost":"site","method":"GET","route":"/app/","group":"app","peer":2,"status":200,"bytes":5,"duration_ms":1.234,"attempts":3,"outcome":"success"}`,
+		func(x *exchange.Exchange) {
+			x.Route = exchange.Route{VHost: "site", Label: "/app/", Group: "app"}
+			x.Attempts = exchange.Attempts{N: 3, Peer: 2, Outcome: "success"}
+		}, hello)
+	f(JSON, `{"time":"2026-03-04T04:06:07.000Z",`+id+`,"client":"192.0.2.1","user":"","vhost":"","method":"GET","target":"/\"\\\u000d\u000a\u007f\u0085é\ufffd","protocol":"HTTP/1.1","route":"unmatched","group":"","peer":null,"status":200,"bytes":5,"duration_ms":1.234,"attempts":0,"outcome":"no_attempt","referer":"https://example.com/","user_agent":"curl/8"}`,
+		func(x *exchange.Exchange) { x.Req.Target = "/\"\\\r\n\x7f\u0085é\xff" }, hello)
+	x, err := finished(nil, hello)
+	buf := make([]byte, 0, 1024)
+	var c Clock
+	if n := testing.AllocsPerRun(100, func() { buf = JSON.Line(buf[:0], x, err, &c, time.Time{}) }); n != 0 {
+		t.Errorf("%v allocations per line", n)
+	}
 }
 
 func TestStatus(t *testing.T) {

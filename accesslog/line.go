@@ -10,12 +10,14 @@ import (
 )
 
 // Format is the shape of an access log line. The request id is always the last
-// column (R-LOG-1).
+// column of one that is not JSON (R-LOG-1).
 type Format uint8
 
 const (
-	Combined Format = iota // Apache's combined: with Referer and User-Agent
-	Common                 // Apache's common
+	Combined   Format = iota // Apache's combined: with Referer and User-Agent
+	Common                   // Apache's common
+	JSON                     // an object with what Combined has, and how the request was routed
+	Completion               // an object without paths, queries and fields (R-LOG-2)
 )
 
 // Clock makes the times of lines, once for each second. The zero value is ready;
@@ -42,6 +44,9 @@ func (c *Clock) at(t time.Time) []byte {
 // client sent reaches the line unescaped, and nothing is allocated within a second
 // if buf is large enough.
 func (f Format) Line(buf []byte, x *exchange.Exchange, err error, c *Clock, now time.Time) []byte {
+	if f == JSON || f == Completion {
+		return f.appendJSON(buf, x, err, now)
+	}
 	buf = appendAddr(buf, x)
 	buf = append(buf, " - "...)
 	buf = appendUser(buf, x.Req.User)

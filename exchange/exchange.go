@@ -283,6 +283,7 @@ type Exchange struct {
 	Resp     Response
 	Route    Route
 	Resource Resource
+	Attempts Attempts
 
 	Began  time.Time // when the head was complete
 	Called time.Time // when Run was called, see Recent
@@ -343,7 +344,7 @@ func (x *Exchange) Reset(w Wire) {
 	resp.Reset()
 	x.Trailers.Reset()
 	x.Req, x.Resp = Request{Fields: req}, Response{Fields: resp, Length: -1}
-	x.Route, x.Resource = Route{}, Resource{}
+	x.Route, x.Resource, x.Attempts = Route{}, Resource{}, Attempts{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.Admitted = x.Env[:0], nil
 	x.EchoID, x.HideReason, x.Crowded, x.Failed = false, false, false, false

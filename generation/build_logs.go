@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"httpjet/accesslog"
@@ -29,6 +30,29 @@ func (b *builder) buildLogs() {
 	}
 	for _, h := range b.cfg.VHosts {
 		b.buildHostLogs(h)
+	}
+	b.buildCompletion()
+}
+
+// buildCompletion adds the log of completed requests: of all, or of single hosts
+// (R-LOG-2).
+func (b *builder) buildCompletion() {
+	all, line := b.cfg.Server.Logging.CompletionLog, hostLog{out: os.Stdout, format: accesslog.Completion}
+	for _, h := range b.cfg.VHosts {
+		logs, own := b.g.logs[h.Name]
+		switch {
+		case own && all:
+		case !all && h.Conf != nil && h.Conf.Logging.CompletionLog:
+			if !own {
+				logs = b.g.serverLogs
+			}
+		default:
+			continue
+		}
+		b.g.logs[h.Name] = append(slices.Clip(logs), line)
+	}
+	if all {
+		b.g.serverLogs = append(b.g.serverLogs, line)
 	}
 }
 
@@ -57,8 +81,10 @@ func (b *builder) buildAccessLog(a *xmlconf.AccessLog) hostLog {
 	switch f := plainFormat(a.LogFormat); {
 	case f == "common", f == commonFormat, f == "" && a.LogHeaders == 0:
 		format = accesslog.Common
+	case f == "json":
+		format = accesslog.JSON
 	case f != "" && f != "combined" && f != combinedFormat:
-		b.fs.Warn("W-NOT-YET", a.At("logFormat"), "write combined or common", "logFormat %q is not honoured yet: combined is written", a.LogFormat)
+		b.fs.Warn("W-NOT-YET", a.At("logFormat"), "write combined, common or json", "logFormat %q is not honoured yet: combined is written", a.LogFormat)
 	}
 	path := or(a.FileName, filepath.Join(b.cfg.Root, "logs/httpjet_access.log"))
 	return hostLog{out: b.buildSink(accesslog.Options{Path: path, RollingSize: a.RollingSize, KeepDays: a.KeepDays, Compress: a.CompressArchive}), format: format}

@@ -150,6 +150,7 @@ func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x)
 // Finished writes the access log and counts x after its last byte.
 func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	took := x.Ended.Sub(x.Began)
+	x.Attempts.End(x.Ended)
 	g.metrics.Finished(x, err, took)
 	g.routeOf(x).Finished(x.LoggedStatus(err), took)
 	if err != nil {

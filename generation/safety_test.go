@@ -256,7 +256,7 @@ func TestRefusingRules(t *testing.T) {
 // A format that spells combined or common out is that one.
 func TestSpelledFormats(t *testing.T) {
 	for format, want := range map[string]string{
-		``: "", `combined`: "", `"common"`: "",
+		``: "", `combined`: "", `json`: "", `"JSON"`: "", `"common"`: "",
 		`%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"`: combinedFormat,
 		`"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""`:     combinedFormat,
 		`"%h %l %u %t \"%r\" %>s %b"`:                                  commonFormat,

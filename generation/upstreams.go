@@ -169,7 +169,7 @@ func (g *Generation) Groups() []metrics.Group {
 			}
 			m.Peers = append(m.Peers, metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
 				Replies: p.Replies, Failures: failures, Attempts: results, Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
-				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips, Retries: p.Repeats, RateLimited: p.RateLimited,
+				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips, Retries: p.Repeats, RateLimited: p.RateLimited, Timed: p.Timed, Took: p.Took,
 				Idle: p.Pool.Idle, Busy: p.Pool.Busy, Dialing: p.Pool.Dialing})
 		}
 		out = append(out, m)

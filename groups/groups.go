@@ -354,6 +354,18 @@ func (r *Reservation) Client() extproc.Client { return r.g.peers[r.peer].client 
 // Peer is the ordinal of the peer in its group.
 func (r *Reservation) Peer() int { return r.peer }
 
+// Begin notes in x that the attempt begins at a time. It ends with End.
+func (r *Reservation) Begin(x *exchange.Exchange, at time.Time) {
+	x.Attempts.Begin(r.peer, at, &r.g.state.peers[r.peer].took)
+}
+
+// End is Release for an attempt of x, which then knows its outcome.
+func (r *Reservation) End(x *exchange.Exchange, err error) {
+	if result, held := r.release(err); held {
+		x.Attempts.Outcome = result.String()
+	}
+}
+
 // Answered says that the head of a reply is in: the peer can be reached. A status
 // that counts as a failure is charged at once; anything else waits for the end of
 // the body, but for a 101, which is the whole answer (R-BRK-6).
@@ -372,10 +384,13 @@ func (r *Reservation) Answered(status int) {
 // Release ends the attempt: after the last byte of the reply or of the tunnel, or
 // with the error that ended it. A client that went away charges nobody (G23). A
 // second call does nothing.
-func (r *Reservation) Release(err error) {
+func (r *Reservation) Release(err error) { r.release(err) }
+
+// release returns the result, false if r was released before.
+func (r *Reservation) release(err error) (Result, bool) {
 	g := r.g
 	if g == nil {
-		return
+		return 0, false
 	}
 	o := outcomeOf(err)
 	if r.status == 0 {
@@ -415,6 +430,7 @@ func (r *Reservation) Release(err error) {
 	s.held--
 	s.mu.Unlock()
 	r.g = nil
+	return result, true
 }
 
 func (r *Reservation) verdict() *Verdict { return r.g.peers[r.peer].verdict }

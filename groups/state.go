@@ -1,6 +1,10 @@
 package groups
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // State is what belongs to a group as a whole: turns, counts and response breakers.
 // It outlives the generations that do not change the group.
@@ -32,7 +36,21 @@ type peerState struct {
 	replies      [6]uint64 // by class of status
 	failures     [Causes]uint64
 	results      [Results]uint64
+	took         took
 	drainVersion uint64 // of drained
+}
+
+// took adds up how long attempts at a peer took. It is told behind the exchange,
+// without the lock.
+type took struct {
+	n     atomic.Uint64
+	nanos atomic.Int64
+}
+
+// Took implements exchange.Timer.
+func (t *took) Took(d time.Duration) {
+	t.n.Add(1)
+	t.nanos.Add(int64(d))
 }
 
 // NewState returns the state of a group of n peers with these weights, 1 to 1000
@@ -84,6 +102,8 @@ type PeerState struct {
 	Replies                  [6]uint64       // heads of replies, by class of status
 	Failures                 [Causes]uint64  // attempts without a head
 	Results                  [Results]uint64 // attempts that ended
+	Timed                    uint64          // of them, those of exchanges that are over or went on
+	Took                     time.Duration   // all those together
 	DialTrips, ResponseTrips uint64          // how often a breaker opened
 }
 
@@ -140,7 +160,7 @@ func (g *Group) Snapshot() []PeerState {
 		out[i] = PeerState{ID: g.o.Peers[i].ID, Active: p.active, Picks: p.picks, Weight: p.weight,
 			Draining: p.drained || g.peers[i].drained, Fixed: g.peers[i].drained, Response: p.breaker.name(now),
 			Replies: p.replies, Failures: p.failures, Results: p.results, ResponseTrips: p.breaker.trips, Lax: lax,
-			Repeats: p.repeats, RateLimited: p.bucket.missed}
+			Repeats: p.repeats, RateLimited: p.bucket.missed, Timed: p.took.n.Load(), Took: time.Duration(p.took.nanos.Load())}
 	}
 	g.state.mu.Unlock()
 	for i := range out {

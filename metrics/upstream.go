@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -27,6 +28,8 @@ type Peer struct {
 	Idle, Busy, Dialing      int    // connections of its pool
 	Retries                  uint64 // attempts that repeat one before (R-MET-5)
 	RateLimited              uint64 // choices that passed it over
+	Timed                    uint64 // attempts that took
+	Took                     time.Duration
 }
 
 // WatchGroups sets where the groups are read from, at every scrape.
@@ -52,6 +55,7 @@ var (
 	pools      = desc("pool_connections", "Connections to the peer; a tunnel is a busy one. Over HTTP/2 busy is requests.", "peer", "state")
 	state      = desc("peer_breaker_state", "0 closed, 1 open, 2 half-open.", "peer", "breaker")
 	attempts   = desc("peer_attempts_total", "Attempts that have ended, by outcome; a request may need several.", "peer", "outcome")
+	duration   = desc("peer_attempt_duration_seconds", "Time of the attempts that have ended, from the choice of the peer to the last byte of the answer.", "peer")
 	retries    = desc("peer_retries_total", "Attempts at the peer that repeat one that had been sent before.", "peer")
 	limited    = desc("peer_rate_limited_total", "Choices that passed the peer over because its rate limit was reached.", "peer")
 	trips      = desc("peer_breaker_trips_total", "How often the breaker opened.", "peer", "breaker")
@@ -59,7 +63,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (u *upstream) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, attempts, retries, limited, pools, state, trips} {
+	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, attempts, duration, retries, limited, pools, state, trips} {
 		ch <- d
 	}
 }
@@ -91,6 +95,7 @@ func (u *upstream) Collect(ch chan<- prometheus.Metric) {
 			for outcome, count := range p.Attempts {
 				send(attempts, prometheus.CounterValue, float64(count), n, outcome)
 			}
+			ch <- prometheus.MustNewConstSummary(duration, p.Timed, p.Took.Seconds(), nil, g.Scope, g.Name, n)
 			send(retries, prometheus.CounterValue, float64(p.Retries), n)
 			send(limited, prometheus.CounterValue, float64(p.RateLimited), n)
 			send(pools, prometheus.GaugeValue, float64(p.Idle), n, "idle")

@@ -3,6 +3,7 @@ package metrics
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // R-MET-2, R-MET-3: groups are told by scope, name and ordinal, as they are at the
@@ -14,7 +15,7 @@ func TestGroups(t *testing.T) {
 	}
 	list := []Group{{Scope: "vhost:a", Name: "app", Failovers: 3, NoUpstream: 1, Peers: []Peer{
 		{Healthy: true, Active: 2, Selections: 7, Replies: [6]uint64{2: 5, 5: 1}, Failures: map[string]uint64{"dial": 4}, Dial: 1, DialTrips: 1,
-			Attempts: map[string]uint64{"success": 5, "timeout": 0}, Retries: 8, RateLimited: 9},
+			Attempts: map[string]uint64{"success": 5, "timeout": 0}, Retries: 8, RateLimited: 9, Timed: 4, Took: 1500 * time.Millisecond},
 		{Draining: true, Response: 2, ResponseTrips: 6}}}}
 	m.WatchGroups(func() []Group { return list })
 	got := scrape(t, m)
@@ -31,6 +32,8 @@ func TestGroups(t *testing.T) {
 		`peer_prehead_failures_total{group="app",peer="0",reason="dial",scope="vhost:a"} 4`,
 		`peer_attempts_total{group="app",outcome="success",peer="0",scope="vhost:a"} 5`,
 		`peer_attempts_total{group="app",outcome="timeout",peer="0",scope="vhost:a"} 0`,
+		`peer_attempt_duration_seconds_sum{group="app",peer="0",scope="vhost:a"} 1.5`,
+		`peer_attempt_duration_seconds_count{group="app",peer="0",scope="vhost:a"} 4`,
 		`peer_retries_total{group="app",peer="0",scope="vhost:a"} 8`,
 		`peer_rate_limited_total{group="app",peer="0",scope="vhost:a"} 9`,
 		`peer_breaker_state{breaker="dial",group="app",peer="0",scope="vhost:a"} 1`,

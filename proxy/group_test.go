@@ -70,6 +70,37 @@ func TestG13NextPeerHasTheBody(t *testing.T) {
 	}
 }
 
+// R-MET-5: each attempt is one observation, and the exchange knows how many there
+// were, whose the last one was and how it ended.
+func TestAttemptsAreTimed(t *testing.T) {
+	addr, _ := upstream(t, func(c net.Conn, br *bufio.Reader) { head(br); io.WriteString(c, ok) })
+	h := groupOf(t, groups.Options{}, groups.Breaker{}, refused(t), refused(t), addr)
+	_, x, err := serve(h, 0, nil, "GET /")
+	if a := x.Attempts; err != nil || a.N != 3 || a.Peer != 2 || a.Outcome != "success" {
+		t.Errorf("%v, %+v", err, a)
+	}
+	timed := func(want ...uint64) {
+		t.Helper()
+		for i, p := range h.Group.Snapshot() {
+			if p.Timed != want[i] {
+				t.Errorf("peer %d: %d attempts are timed, want %d", i, p.Timed, want[i])
+			}
+		}
+	}
+	timed(1, 1, 0) // the last one lasts as long as the exchange
+	x.Attempts.End(time.Now().Add(time.Hour))
+	x.Attempts.End(time.Now()) // does nothing
+	timed(1, 1, 1)
+	if took := h.Group.Snapshot()[2].Took; took < time.Hour {
+		t.Errorf("the last attempt took %v", took)
+	}
+	gone, _ := upstream(t, func(c net.Conn, br *bufio.Reader) { head(br) })
+	h = groupOf(t, groups.Options{}, groups.Breaker{}, gone)
+	if _, x, _ = serve(h, 0, nil, "GET /"); x.Attempts.N != 1 || x.Attempts.Outcome != "transport_error" {
+		t.Errorf("%+v", x.Attempts)
+	}
+}
+
 // G13: once a byte of the request was sent, there is no other attempt, of any
 // method.
 func TestG13NoReplayOnceSent(t *testing.T) {

@@ -82,6 +82,7 @@ func (t *tries) run() error {
 		if !follows {
 			return err
 		}
+		t.x.Attempts.End(time.Now()) // the pause is no part of it
 		res = t.next
 		if t.pause > 0 {
 			if err := t.policy.wait(t.x.Context(), t.pause); err != nil {
@@ -97,8 +98,9 @@ func (t *tries) run() error {
 // panic, which says nothing about the peer (R-GRP-8).
 func (t *tries) attempt(res *groups.Reservation) (follows bool, err error) {
 	end := groups.ErrUndecided
-	defer func() { res.Release(end) }()
+	defer func() { res.End(t.x, end) }()
 	call := &t.hop.call
+	res.Begin(t.x, t.now())
 	call.HeadBy = t.headBy()
 	switch {
 	case t.held != nil:
@@ -113,7 +115,7 @@ func (t *tries) attempt(res *groups.Reservation) (follows bool, err error) {
 	call.Now = time.Time{} // the next peer's turn comes later
 	if err != nil {
 		end = err
-		res.Release(err) // a peer is charged before another one is chosen
+		res.End(t.x, err) // a peer is charged before another one is chosen
 		return t.failed(err)
 	}
 	if t.h.Answered != nil && reply.Took > 0 {
@@ -135,16 +137,20 @@ func (t *tries) attempt(res *groups.Reservation) (follows bool, err error) {
 	return false, end
 }
 
+// now is when the attempt that begins does so.
+func (t *tries) now() time.Time {
+	if t.hop.call.Now.IsZero() {
+		t.hop.call.Now = time.Now()
+	}
+	return t.hop.call.Now
+}
+
 // headBy is when the head of the attempt that begins has to be in.
 func (t *tries) headBy() time.Time {
 	if t.h.AttemptTimeout == 0 {
 		return t.by
 	}
-	now := t.hop.call.Now
-	if now.IsZero() {
-		now = time.Now()
-	}
-	by := now.Add(t.h.AttemptTimeout)
+	by := t.now().Add(t.h.AttemptTimeout)
 	if !t.by.IsZero() && t.by.Before(by) {
 		return t.by
 	}

@@ -3,6 +3,7 @@ package script
 import (
 	"io"
 	"strings"
+	"time"
 
 	"httpjet/exchange"
 	"httpjet/extproc"
@@ -41,10 +42,12 @@ func (a *Authorizer) Admit(x *exchange.Exchange) (bool, error) {
 	// The request is asked about, not made: it may be sent twice, has no body, and
 	// an answer to HEAD is that to GET.
 	call.Method, call.Length, call.Body, call.StopBody, call.Trailers = "GET", 0, nil, nil, nil
-	if err := a.h.call(x, call, judge); err != nil {
-		return false, err
-	}
-	return !x.Started(), nil
+	err := a.h.call(x, call, judge)
+	// What it took is the authorizer's, and no attempt to answer x.
+	x.Called = time.Now()
+	x.Attempts.End(x.Called)
+	x.Attempts = exchange.Attempts{}
+	return err == nil && !x.Started(), err
 }
 
 // authorizerParams are the variables without those that an authorizer is not told

@@ -26,6 +26,9 @@ func TestAuthorizerSetsVariables(t *testing.T) {
 	if x.Started() || x.Resp.Fields.Len() != 0 || w.head.Status != 0 {
 		t.Error("something of the answer went to the client")
 	}
+	if x.Attempts != (exchange.Attempts{}) {
+		t.Errorf("its call is an attempt of the request: %+v", x.Attempts)
+	}
 	if a.call.Body != nil || a.call.Length != 0 || a.closed != 1 {
 		t.Errorf("body %v, length %d, closed %d times", a.call.Body, a.call.Length, a.closed)
 	}

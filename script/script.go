@@ -114,6 +114,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 // Its reply goes to take.
 func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) error {
 	choice := h.o.Group.Choice(x)
+	at := x.Recent()
 	var last error
 	for {
 		res, err := h.o.Group.Reserve(&choice)
@@ -123,6 +124,10 @@ func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) err
 		if err != nil {
 			return err
 		}
+		if last != nil || call.Length != 0 && h.o.Group.Len() > 1 { // it took time
+			at = time.Now()
+		}
+		res.Begin(x, at)
 		err = h.attempt(x, call, &res, take)
 		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
 			return err
@@ -143,7 +148,7 @@ func relay(x *exchange.Exchange, r *extproc.Reply) error {
 // attempt makes the call to one peer, whose reply goes to take.
 func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.Reservation, take taker) (err error) {
 	err = groups.ErrUndecided // if this panics
-	defer func() { res.Release(err) }()
+	defer func() { res.End(x, err) }()
 	reply, err := res.Client().Do(x.Context(), call)
 	if err != nil {
 		return err

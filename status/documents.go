@@ -118,6 +118,9 @@ type Route struct {
 	URI          string   `json:"uri"`
 	Retries      int      `json:"retries"`       // further attempts
 	RetryMethods []string `json:"retry_methods"` // of the requests that may have them
+
+	// RateLimit is that of each client: null, for clientRateLimit is not honoured yet.
+	RateLimit *struct{} `json:"rate_limit"`
 }
 
 // Check is the health check of a group.
@@ -227,7 +230,7 @@ func groupsOf(g *generation.Generation, scope, name string, pools bool) []Group 
 		d := Group{Scope: u.Scope, Name: u.Name, Kind: u.Kind, Protocol: u.Protocol, Policy: u.Policy, Routes: []Route{},
 			Check: checkOf(u.Check), Failovers: u.Failovers, NoUpstream: u.NoUpstream, Peers: []Peer{}}
 		for _, r := range u.Routes {
-			d.Routes = append(d.Routes, Route{r.VHost, r.URI, r.Retries, append([]string{}, r.RetryMethods...)})
+			d.Routes = append(d.Routes, Route{VHost: r.VHost, URI: r.URI, Retries: r.Retries, RetryMethods: append([]string{}, r.RetryMethods...)})
 		}
 		for i := range u.Peers {
 			d.Peers = append(d.Peers, peerOf(i, &u.Peers[i], pools))

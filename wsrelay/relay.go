@@ -165,7 +165,7 @@ func (r *relay) End() error {
 	tunnels.Leave(r, r.sets[:]...)
 	r.x.CountUpgraded(r.down.bytes)
 	r.permit()
-	r.res.Release(r.err)
+	r.res.End(r.x, r.err)
 	return r.err
 }
 

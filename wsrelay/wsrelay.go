@@ -55,6 +55,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		return err
 	}
 	choice := h.Group.Choice(x)
+	at := x.Recent()
 	var last error
 	for {
 		res, err := h.Group.Reserve(&choice)
@@ -64,6 +65,10 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		if err != nil {
 			return err
 		}
+		if last != nil {
+			at = time.Now()
+		}
+		res.Begin(x, at)
 		err = h.attempt(x, target, f, &choice, &res)
 		e, unsent := errors.AsType[*extproc.DialError](err)
 		if !unsent {
@@ -96,7 +101,7 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	detached := false
 	defer func() {
 		if !detached {
-			res.Release(err)
+			res.End(x, err)
 		}
 	}()
 	d, ok := res.Client().(Dialer)

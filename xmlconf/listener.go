@@ -113,7 +113,7 @@ type AccessLog struct {
 	Block
 	UseServer       int      `conf:"useServer" range:"0..2" default:"0" doc:"0 own file, 1 the server's, 2 none (hosts only)"`
 	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
-	LogFormat       string   `conf:"logFormat" doc:"combined, common, or one of the two in Apache's language; another one is not honoured yet and writes combined"`
+	LogFormat       string   `conf:"logFormat" doc:"combined, common, json, or one of the first two in Apache's language; another one is not honoured yet and writes combined"`
 	LogHeaders      int      `conf:"logHeaders" range:"0..7" default:"3" doc:"without logFormat: 1 Referer, 2 User-Agent, 4 Host"`
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"10M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
@@ -131,7 +131,7 @@ type Logging struct {
 	Block
 	Log           *ErrorLog    `conf:"log" doc:"error log"`
 	AccessLogs    []*AccessLog `conf:"accessLog" doc:"access logs; each gets every request of its scope"`
-	CompletionLog bool         `conf:"completionLog" default:"0" as:"later,strict" doc:"one JSON object for each request on stdout"`
+	CompletionLog bool         `conf:"completionLog" default:"0" as:"honoured" doc:"one JSON object for each request on stdout, without path and fields"`
 	_             struct{}     `conf:"enableAioLog" as:"obsolete" why:"always" doc:"asynchronous writes"`
 	_             struct{}     `conf:"enableStderrLog" as:"later,minor" default:"1" doc:"stderr.log"`
 }

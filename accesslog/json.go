@@ -1,0 +1,94 @@
+package accesslog
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"httpjet/exchange"
+)
+
+// appendJSON appends the line of JSON or Completion: one object, its members always
+// there and in this order (R-LOG-2). A peer is told by its ordinal, never its
+// address.
+func (f Format) appendJSON(buf []byte, x *exchange.Exchange, err error, now time.Time) []byte {
+	a := &x.Attempts
+	began := x.Began
+	if began.IsZero() {
+		began = now
+	}
+	buf = append(buf, '{')
+	if f == Completion {
+		buf = append(buf, `"level":"info","msg":"request_completed",`...)
+	}
+	buf = append(buf, `"time":"`...)
+	buf = began.UTC().AppendFormat(buf, "2006-01-02T15:04:05.000Z")
+	buf = append(buf, '"')
+	buf = member(buf, "request_id", x.Req.ID)
+	if f == JSON {
+		buf = append(buf, `,"client":"`...)
+		buf = append(appendAddr(buf, x), '"')
+		buf = member(buf, "user", x.Req.User)
+	}
+	buf = member(buf, "vhost", x.Route.VHost)
+	buf = member(buf, "method", x.Req.Method)
+	if f == JSON {
+		buf = member(buf, "target", x.Req.Target)
+		buf = member(buf, "protocol", x.Req.Proto)
+	}
+	label := x.Route.Label
+	if label == "" {
+		label = "unmatched"
+	}
+	buf = member(buf, "route", label)
+	buf = member(buf, "group", x.Route.Group)
+	buf = append(buf, `,"peer":`...)
+	if a.N == 0 {
+		buf = append(buf, "null"...)
+	} else {
+		buf = strconv.AppendInt(buf, int64(a.Peer), 10)
+	}
+	buf = append(buf, `,"status":`...)
+	buf = strconv.AppendInt(buf, int64(x.LoggedStatus(err)), 10)
+	buf = append(buf, `,"bytes":`...)
+	buf = strconv.AppendInt(buf, x.Written(), 10)
+	buf = append(buf, `,"duration_ms":`...)
+	buf = strconv.AppendFloat(buf, float64(max(0, x.Ended.Sub(began)).Microseconds())/1000, 'f', 3, 64)
+	buf = append(buf, `,"attempts":`...)
+	buf = strconv.AppendInt(buf, int64(a.N), 10)
+	outcome := a.Outcome
+	if outcome == "" {
+		outcome = "no_attempt"
+	}
+	buf = member(buf, "outcome", outcome)
+	if f == JSON {
+		buf = member(buf, "referer", x.Req.Fields.Get("Referer"))
+		buf = member(buf, "user_agent", x.Req.Fields.Get("User-Agent"))
+	}
+	return append(buf, '}', '\n')
+}
+
+// member appends a member whose value is text: RFC 8259 section 7, with what is no
+// UTF-8 replaced.
+func member(buf []byte, name, value string) []byte {
+	buf = append(append(append(buf, `,"`...), name...), `":"`...)
+	if plain(value) {
+		return append(append(buf, value...), '"')
+	}
+	const hex = "0123456789abcdef"
+	for i := 0; i < len(value); {
+		c, size := utf8.DecodeRuneInString(value[i:])
+		switch {
+		case c == utf8.RuneError && size == 1:
+			buf = append(buf, `\ufffd`...)
+		case c == '"' || c == '\\':
+			buf = append(buf, '\\', byte(c))
+		case c < 0x20 || c >= 0x7f && c < 0xa0:
+			buf = append(buf, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			buf = append(buf, value[i:i+size]...)
+		}
+		i += size
+	}
+	return append(buf, '"')
+}
