@@ -162,6 +162,9 @@ func buildTree(cfg *xmlconf.Config, r *Report, o Options, fs *xmlconf.Findings) 
 	r.Hash = cfg.Hash
 	r.Fingerprint = fingerprint(cfg)
 	r.Summary = summarize(cfg, g)
+	if !fs.Failed() {
+		runRuleTests(cfg.Root, g, fs)
+	}
 }
 
 // reportClosed says of a single file what a build says of a tree: which

@@ -50,6 +50,8 @@ var Codes = []Code{
 		Do: "Make the file readable for httpjet."},
 	{Code: "E-REWRITE", Severity: "error", Means: "A rewrite rule cannot be used: it is left out with its conditions, and the other rules count. A target of [P] that cannot be used answers 502.",
 		Do: "Correct the place that is named.", Treatment: xmlconf.Refused},
+	{Code: "E-REWRITE-TEST", Severity: "error", Means: "A line of a file *.rewrite-test below conf does not come out as it expects. A line is [METHOD] URL [| Field: value]... => [STATUS] [TARGET] [| Field: value]..., where TARGET is the path and query that handlers get, or the Location of a redirect.",
+		Do: "Correct the rules, or the expectation."},
 	{Code: "E-ROOT", Severity: "error", Means: "The file has the root element of another kind of file. It is not used.", Do: "Name the right file.", Treatment: xmlconf.Refused},
 	{Code: "E-STRICT", Severity: "error", Means: "An element of httpjet's own is wrong: a value out of range, written twice, in a wrong place, or with something unknown in it. The tree does not load, so that a fault never becomes a default.",
 		Do: "Correct it.", Treatment: xmlconf.Refused},
@@ -64,6 +66,7 @@ var Codes = []Code{
 	{Code: "I-NOCERT", Severity: "info", Means: "A secure listener has no certificate of its own; those of its virtual hosts are used. A client that sends no name is refused."},
 	{Code: "I-NOT-YET", Severity: "info", Means: "An element is not honoured by this version, and changes no answer.", Treatment: xmlconf.NoEffect},
 	{Code: "I-REWRITE", Severity: "info", Means: "A pattern of a rewrite rule has look-around or a back reference. It runs on an engine that tries and goes back, within 100 ms; what takes longer is answered with 500."},
+	{Code: "I-REWRITE-COVERAGE", Severity: "info", Means: "There are files *.rewrite-test, and none of their requests matches this rule.", Do: "Add a request that it matches, or remove the rule."},
 
 	{Code: "W-ACCESS", Severity: "warn", Means: "An entry of an allow list cannot be read and is left out: its addresses may be refused.", Do: "Correct the entry, or write # before a remark."},
 	{Code: "W-APACHE", Severity: "warn", Means: "The tree takes its virtual hosts from an Apache configuration, which httpjet does not read: they are missing.",

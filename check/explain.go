@@ -50,6 +50,9 @@ type Decision struct {
 	Location string `json:"location,omitempty"`
 
 	Steps []exchange.Step `json:"steps"`
+
+	target string           // path and query for handlers
+	fields []exchange.Field // of the answer
 }
 
 // Explain loads the tree below o.Root, decides q as the server would, and writes
@@ -103,13 +106,17 @@ func firstFatal(fs *xmlconf.Findings) error {
 
 // Decide asks a generation, running or not, what it does with q. The error is
 // about the question.
-func Decide(g *generation.Generation, q Question) (*Decision, error) {
+func Decide(g *generation.Generation, q Question) (*Decision, error) { return decide(g, q, nil) }
+
+// decide is Decide. rules notes the rules that were asked, and whether they matched;
+// nil: nobody wants to know.
+func decide(g *generation.Generation, q Question, rules map[string]bool) (*Decision, error) {
 	u, err := parseQuestion(&q)
 	if err != nil {
 		return nil, err
 	}
 	d := &Decision{URL: q.URL, Method: q.Method}
-	e := &exchange.Explanation{}
+	e := &exchange.Explanation{Rules: rules}
 	x := &exchange.Exchange{}
 	w := &silence{}
 	x.Reset(w)
@@ -130,6 +137,7 @@ func Decide(g *generation.Generation, q Question) (*Decision, error) {
 		d.Handler = x.Route.Kind.String()
 	}
 	d.answer(x, err)
+	d.target = x.Req.Sent()
 	return d, nil
 }
 
@@ -315,6 +323,7 @@ func (d *Decision) answer(x *exchange.Exchange, err error) {
 	case err != nil:
 		d.Status, d.Reason, d.Message = exchange.StatusOf(err), exchange.ReasonOf(err), err.Error()
 		if e, ok := errors.AsType[*exchange.Error](err); ok {
+			d.fields = e.Fields
 			for _, f := range e.Fields {
 				if exchange.EqualName(f.Name, "Location") {
 					d.Location = f.Value
@@ -323,6 +332,9 @@ func (d *Decision) answer(x *exchange.Exchange, err error) {
 		}
 	case x.Started():
 		d.Status, d.Location = x.Resp.Status, fields.Get("Location")
+		for i := range fields.Len() {
+			d.fields = append(d.fields, fields.At(i))
+		}
 	}
 }
 

@@ -7,6 +7,10 @@ import "fmt"
 // has effects outside, explains itself instead of serving (Explainer).
 type Explanation struct {
 	Steps []Step
+
+	// Rules notes the rewrite rules of all programs that ran, as "file:line", and whether
+	// they matched; nil: nobody wants to know.
+	Rules map[string]bool
 }
 
 // Step is one decision, in the order of dispatch.
@@ -28,6 +32,14 @@ func (x *Exchange) Explain(e *Explanation) { x.explanation = e }
 // Explaining reports whether x is explained. It is asked before anything is
 // worked out for a note.
 func (x *Exchange) Explaining() bool { return x.explanation != nil }
+
+// Rule notes a rewrite rule that was asked, or could have been.
+func (x *Exchange) Rule(file string, line int, matched bool) {
+	if x.explanation != nil && x.explanation.Rules != nil {
+		place := fmt.Sprintf("%s:%d", file, line)
+		x.explanation.Rules[place] = x.explanation.Rules[place] || matched
+	}
+}
 
 // Note records a step of an exchange that is explained.
 func (x *Exchange) Note(step, format string, args ...any) {

@@ -226,12 +226,12 @@ type Chain struct {
 	name    string // of the file that the path means
 	refused string // why nothing on the path may be served
 	n       int
-	first   [4]*file // outermost first
+	first   [8]*file // outermost first
 	more    []*file  // those behind first
 }
 
 // Walk finds the files on the way to path, which is below the root, decoded and
-// normalised, and starts with '/'. It takes memory only where more than four are.
+// normalised, and starts with '/'. It takes memory only where more than eight are.
 func (d *Dirs) Walk(path string) Chain {
 	c := Chain{d: d, path: path}
 	if !strings.HasPrefix(path, "/") || strings.Contains(path, "/../") || strings.HasSuffix(path, "/..") {

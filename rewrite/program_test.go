@@ -226,3 +226,99 @@ func BenchmarkFiveHundredRules(b *testing.B) {
 		p.Run(x, h)
 	}
 }
+
+// deepTree is eight directories in one another, each with a .htaccess file.
+func deepTree(t testing.TB) (d *Dirs, path string) {
+	root := t.TempDir()
+	path = "/"
+	for i := range 8 {
+		if err := os.WriteFile(filepath.Join(root, path, ".htaccess"), []byte("Require all granted\nRewriteEngine on\nRewriteRule ^never$ /x [L]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path += fmt.Sprintf("d%d/", i)
+		if err := os.Mkdir(filepath.Join(root, path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now().Add(time.Hour)
+	return NewDirs(Options{Root: root, Override: OverrideAll, Now: func() time.Time { return now }}), path + "file.html"
+}
+
+// BenchmarkHtaccessChain is who may come in by eight files from the cache, and which
+// rules run.
+func BenchmarkHtaccessChain(b *testing.B) {
+	d, path := deepTree(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		c := d.Walk(path)
+		if v := c.Verdict(Request{Method: "GET"}); v.Status != 0 || c.Rules(false).Program == nil {
+			b.Fatal(v)
+		}
+	}
+}
+
+// A chain of up to eight files takes no memory.
+func TestChainAllocations(t *testing.T) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector allocates")
+	}
+	d, path := deepTree(t)
+	f := func(path string, most float64) {
+		t.Helper()
+		if n := testing.AllocsPerRun(100, func() {
+			c := d.Walk(path)
+			if c.Verdict(Request{Method: "GET"}).Status != 0 {
+				t.Fatal("refused")
+			}
+		}); n > most {
+			t.Errorf("%s: %v allocations, at most %v", path, n, most)
+		}
+	}
+	f("/d0/d1/d2/x", 0)
+	f(path, 0)
+}
+
+// A .htaccess file of 1 MiB is read, one that is larger closes its directory; so do
+// nested containers, and a pattern without end costs its bounds and no more.
+func TestHtaccessBadInput(t *testing.T) {
+	t.Cleanup(regexp2.StopTimeoutClock)
+	f := func(text string, want int) {
+		t.Helper()
+		root := t.TempDir()
+		if err := os.WriteFile(root+"/.htaccess", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var notices []Notice
+		d := NewDirs(Options{Root: root, Override: OverrideAll, Host: &Host{}, Report: func(list []Notice) { notices = list }})
+		x := asked(t, "GET /"+strings.Repeat("a", 3000), "User-Agent: "+strings.Repeat("a", 3000))
+		c := d.Walk(x.Req.Path)
+		c.Ask(x)
+		v := c.Verdict(Request{Method: "GET", Client: x.Req.Client, X: x})
+		if v.Status != want || v.Status == 503 && v.File == "" {
+			t.Errorf("%.40q: %+v, want %d", text, v, want)
+		}
+		if len(notices) > maxNotices+1 {
+			t.Errorf("%d notices", len(notices))
+		}
+		if p := c.Rules(true).Program; p != nil {
+			p.Run(x, &Host{})
+		}
+		c.Settings(Request{Method: "GET", Client: x.Req.Client, X: x})
+	}
+	line := "Header set X-A b\n"
+	f(strings.Repeat(line, (1<<20)/len(line)), 0)
+	f(strings.Repeat(line, (1<<20)/len(line)+1), 503)
+	f(strings.Repeat("RewriteRule x y [Q]\n", 10000), 0)
+	f(strings.Repeat("<Files x>\n", 100), 503)
+	f(strings.Repeat("<IfModule mod_rewrite.c>\n", 10)+"Deny from all", 503)
+	f("<FilesMatch \"^((a+)+)+(?=b)$\">\nDeny from all\n</FilesMatch>", 503)
+	f("SetEnvIf User-Agent \"^((a+)+)+(?=b)$\" bad\nOrder allow,deny\nAllow from all\nDeny from env=bad", 403)
+	f("SetEnvIf User-Agent \"(\" bad\nOrder allow,deny\nAllow from all\nDeny from env=bad", 503)
+	f("<If \"%{HTTP_USER_AGENT} =~ /^((a+)+)+(?=b)$/\">\nDeny from all\n</If>", 503)
+	f("<If \"%{NO_SUCH} == 'x'\">\nDeny from all\n</If>", 503)
+	f("<If \""+strings.Repeat("(", 5000)+"\">\nDeny from all\n</If>", 503)
+	f("<If \""+strings.Repeat("!", 3000)+"true\">\nDeny from all\n</If>", 503)
+	f("Require expr "+strings.Repeat("true && ", 400)+"true", 503)
+	f("RewriteEngine on\nRewriteFile .htaccess", 0)
+	f("\x00", 503)
+}

@@ -49,6 +49,11 @@ func (p *Program) Run(x *exchange.Exchange, h *Host) Outcome {
 	r := p.runs.Get().(*run)
 	r.p, r.x, r.host = p, x, h
 	r.path, r.query, r.explains = x.Req.Path, x.Req.Query, x.Explaining()
+	if r.explains {
+		for i := range p.rules {
+			x.Rule(p.rules[i].file, p.rules[i].line, false)
+		}
+	}
 	out := r.rules()
 	out.Cookies, out.Type = r.cookies, r.media
 	*r = run{buf: r.buf[:0]}
@@ -73,6 +78,9 @@ func (r *run) rules() Outcome {
 				u = &rules[i]
 			}
 			continue
+		}
+		if r.explains {
+			r.x.Rule(u.file, u.line, true)
 		}
 		if u.closed != "" {
 			return Outcome{Kind: Failed, Err: exchange.Fail(503, "closed", "%s:%d: %s", u.file, u.line, u.closed), rule: u}
