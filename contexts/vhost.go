@@ -204,7 +204,7 @@ func (v *VHost) hiddenLoosely(x *exchange.Exchange, l *local) error {
 	if l == nil {
 		return nil
 	}
-	return v.Htaccess.Check(path, x.Req.Client, x.Req.Method)
+	return v.Htaccess.Check(path, x)
 }
 
 // checkDirectory asks the .htaccess file of the directory that a path may name without
@@ -213,7 +213,7 @@ func (v *VHost) checkDirectory(x *exchange.Exchange, r *route) error {
 	if v.Htaccess == nil || r.files != nil || strings.HasSuffix(x.Req.Path, "/") {
 		return nil
 	}
-	return v.Htaccess.Check(x.Req.Path+"/", x.Req.Client, x.Req.Method)
+	return v.Htaccess.Check(x.Req.Path+"/", x)
 }
 
 // choose picks the route without side effects (dispatch rows 13, 16 to 20).

@@ -191,10 +191,12 @@ func (v Verdict) Err() error {
 	return exchange.Fail(v.Status, "access_denied", "%s:%d: %s", v.File, v.Line, v.Why)
 }
 
-// Check returns the error for a request whose file is named by the end of path,
+// Check returns the error for the request x whose file is named by the end of path,
 // nil if it is let in.
-func (d *Dirs) Check(path string, client netip.Addr, method string) error {
-	return d.Verdict(Request{Path: path, Method: method, Client: client}).Err()
+func (d *Dirs) Check(path string, x *exchange.Exchange) error {
+	c := d.Walk(path)
+	c.Ask(x)
+	return c.Verdict(Request{Method: x.Req.Method, Client: x.Req.Client, X: x}).Err()
 }
 
 // CheckFile returns the error for a file on disk, below the root, that answers

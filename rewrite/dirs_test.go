@@ -99,7 +99,7 @@ func TestErr(t *testing.T) {
 	tr.write("c/.htaccess", "AuthName x")
 	f := func(path string, status int, reason, detail string) {
 		t.Helper()
-		err := tr.Check(path, netip.MustParseAddr("192.0.2.1"), "GET")
+		err := tr.Check(path, asked(t, "GET /", ""))
 		if err == nil {
 			if status != 0 {
 				t.Errorf("%s is let in", path)
@@ -284,10 +284,10 @@ func TestBound(t *testing.T) {
 func TestCheapWithoutFiles(t *testing.T) {
 	tr := newTree(t)
 	tr.write("a/b/c/x", "")
-	client := netip.MustParseAddr("192.0.2.1")
+	x := asked(t, "GET /", "")
 	tr.want("/a/b/c/x", 0)
 	if n := testing.AllocsPerRun(100, func() {
-		if tr.Check("/a/b/c/x", client, "GET") != nil {
+		if tr.Check("/a/b/c/x", x) != nil {
 			t.Fatal("refused")
 		}
 	}); n != 0 {
@@ -312,7 +312,7 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 200 {
-				if d.Check("/"+strconv.Itoa(i%7)+"/x", netip.Addr{}, "GET") == nil {
+				if d.Check("/"+strconv.Itoa(i%7)+"/x", &exchange.Exchange{}) == nil {
 					t.Error("let in")
 				}
 			}
