@@ -17,6 +17,7 @@ type VHost struct {
 	Suspended bool         // enabled 0 or in suspendedVhosts: 403 for everything
 	Closed    string       // why it answers 503: its file did not load, or R-SAFE-1; "" if it does not
 	Access    *access.List // nil: no restriction
+	Hotlink   *Hotlink     // nil: every page may show its files
 	CertPort  int          // of the secure listener that requires certificates of its clients; 0: none does
 
 	Root     *docroot.Root
@@ -118,6 +119,9 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	x.Route.Label = r.label
 	if x.Explaining() {
 		v.explainChoice(x, &r)
+	}
+	if err := v.hotlink(x, asked); err != nil {
+		return err
 	}
 	if err := t.throttle(x, v, &r); err != nil { // before passwords are tried
 		return err

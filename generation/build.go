@@ -239,7 +239,7 @@ func Honours(r xmlconf.Restriction) bool {
 		return false
 	}
 	switch r.Element {
-	case "accessControl", "allowBrowse", "enabled", "realm", "authorizer", "clientVerify":
+	case "accessControl", "allowBrowse", "enabled", "realm", "authorizer", "clientVerify", "hotlinkCtrl":
 		return true
 	}
 	return false

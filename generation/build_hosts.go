@@ -44,6 +44,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	}
 	b.closeVHost(h, v)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
+	b.buildHotlink(h, v)
 	v.Static = b.buildStatic("")
 	if v.Root = b.newRoot(b.rootOptions(h), h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
 		v.Closed = "its docRoot cannot be used"

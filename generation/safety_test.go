@@ -446,3 +446,22 @@ func TestRealms(t *testing.T) {
 		t.Errorf("%d errors: %v", n, fs.All())
 	}
 }
+
+// hotlinkCtrl guards where it is on: the host's block goes before the server's, an empty
+// one does not; one that guards nothing closes the host (R-SAFE-1).
+func TestHotlinkBlocks(t *testing.T) {
+	const on = "<hotlinkCtrl><enableHotlinkCtrl>1</enableHotlinkCtrl><suffixes>txt</suffixes></hotlinkCtrl>"
+	for i, c := range []struct {
+		server, host string
+		want         int
+	}{
+		{"", on, 403}, {on, "", 403}, {on, "<hotlinkCtrl></hotlinkCtrl>", 403}, {on, "<hotlinkCtrl><enableHotlinkCtrl>0</enableHotlinkCtrl></hotlinkCtrl>", 200},
+		{"", "<hotlinkCtrl><enableHotlinkCtrl>1</enableHotlinkCtrl></hotlinkCtrl>", 503}, {"", "", 200},
+		{"", "<hotlinkCtrl><enableHotlinkCtrl>1</enableHotlinkCtrl><suffixes>.png</suffixes></hotlinkCtrl>", 200},
+	} {
+		ask, fs := safetyParts{server: "<security>" + c.server + "</security>", vhost: "<security>" + c.host + "</security>"}.build(t)
+		if status, _ := ask("/a/x.txt"); status != c.want {
+			t.Errorf("row %d: %d, want %d: %v", i, status, c.want, fs.All())
+		}
+	}
+}

@@ -141,7 +141,9 @@ func TestNothingProtectedIsOpen(t *testing.T) {
 	r, addrs := runBoth(t, root)
 	plain := strings.TrimPrefix(r.base, "http://")
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "own", NextProtos: []string{"h2"}},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addrs["S"]) }}
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addrs["S"])
+		}}
 	defer tr.CloseIdleConnections()
 	ask2 := func(method, target, host string, fields ...string) guardedAnswer {
 		req := &http.Request{Method: method, Host: host, Header: http.Header{}, URL: &url.URL{Scheme: "https", Host: addrs["S"], Opaque: target}}

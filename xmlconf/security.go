@@ -8,7 +8,7 @@ type ServerSecurity struct {
 	FileAccess        FileAccessControl `conf:"fileAccessControl" doc:"links and permissions of files"`
 	PerClient         PerClientLimit    `conf:"perClientConnLimit" doc:"throttling of clients"`
 	CGI               CGIRLimit         `conf:"CGIRLimit" doc:"limits of started applications"`
-	HotlinkCtrl       *HotlinkCtrl      `conf:"hotlinkCtrl" as:"closes" gate:"enableHotlinkCtrl" doc:"Referer check"`
+	HotlinkCtrl       *HotlinkCtrl      `conf:"hotlinkCtrl" doc:"Referer check; that of a virtual host goes before the server's"`
 	UseCFConnectingIP bool              `conf:"useCFConnectingIP" default:"0" as:"honoured,strict" doc:"CF-Connecting-IP of a trusted peer names the client"`
 	ClientRateLimit   *ClientRateLimit  `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client, all hosts"`
 
@@ -80,11 +80,11 @@ type CGIRLimit struct {
 type HotlinkCtrl struct {
 	Block
 	Enable            bool     `conf:"enableHotlinkCtrl" default:"0" doc:"switch"`
-	Suffixes          []string `conf:"suffixes" doc:"suffixes of guarded files"`
-	RedirectURI       string   `conf:"redirectUri" doc:"answer instead of 403"`
+	Suffixes          []string `conf:"suffixes" doc:"suffixes of guarded files, whatever answers for them; none closes the host"`
+	RedirectURI       string   `conf:"redirectUri" doc:"path or URL that guarded requests are sent to (302) instead of 403"`
 	AllowDirectAccess bool     `conf:"allowDirectAccess" default:"0" doc:"requests without Referer pass"`
 	OnlySelf          bool     `conf:"onlySelf" default:"0" doc:"only the host's own pages"`
-	AllowedHosts      []string `conf:"allowedHosts" doc:"further hosts"`
+	AllowedHosts      []string `conf:"allowedHosts" doc:"further hosts, * and ? for any; without onlySelf"`
 }
 
 // HostSecurity is the security block of a vhost file.
@@ -92,7 +92,7 @@ type HostSecurity struct {
 	Block
 	AccessControl   *AccessControl   `conf:"accessControl" doc:"addresses; a refused client gets 403"`
 	Realms          []*Realm         `conf:"realmList/realm" doc:"password realms, which contexts name"`
-	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" as:"closes" gate:"enableHotlinkCtrl" doc:"Referer check"`
+	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" doc:"Referer check; that of a virtual host goes before the server's"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this host"`
 
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
