@@ -19,6 +19,8 @@ type Options struct {
 	Kept   int             // as gateway.Options have it
 	Places *gateway.Places // likewise
 
+	Counts *gateway.Counts // what is counted; nil: nobody asks
+
 	// Dial connects to the target; nil: as the zero extproc.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -33,7 +35,7 @@ func New(t extproc.Target, o Options) *gateway.Client {
 	if t.Kind == extproc.KindAuthorizer {
 		p.role = roleAuthorizer
 	}
-	return gateway.New(t, p, gateway.Options{Bodies: o.Bodies, Kept: o.Kept, Places: o.Places, Dial: o.Dial})
+	return gateway.New(t, p, gateway.Options{Bodies: o.Bodies, Counts: o.Counts, Kept: o.Kept, Places: o.Places, Dial: o.Dial})
 }
 
 // protocol is FastCGI 1.0 with one request at a time on a connection (R-FCGI-4).

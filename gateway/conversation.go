@@ -52,7 +52,7 @@ type conversation struct {
 func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *conn, b body) *conversation {
 	cv := &conversation{c: c, ctx: ctx, call: call, cn: cn, body: b}
 	cn.cv = cv
-	cv.stderr.log = call.Log
+	cv.stderr.log, cv.stderr.total = call.Log, &c.counts.Stderr
 	cn.stream.Begin(&cv.stderr)
 	cv.memory = c.buffer()
 	cv.up = upload{ctx: ctx, call: call, cn: cn, pause: c.target.BodyTimeout,
@@ -286,7 +286,9 @@ func (cv *conversation) close() error {
 	cv.stderr.close()
 	cv.release()
 	cv.body.close()
-	if clean && sent && alive && cv.cn.br.Buffered() == 0 {
+	keep := clean && sent && alive && cv.cn.br.Buffered() == 0
+	cv.c.counts.ended(cv.head.Status, cv.err, clean || cv.noBody && cv.err == nil, keep)
+	if keep {
 		cv.c.pool.put(cv.cn)
 	} else {
 		cv.c.pool.drop(cv.cn)

@@ -103,6 +103,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 type Options struct {
 	Bodies *budget.Bodies // bounds the bodies held; nil: no bound
 	Kept   int            // most idle connections kept; 0: the target's MaxConns, or fewer than its Children
+	Counts *Counts        // what is counted; nil: nobody asks
 	Places *Places        // shared by clients that may meet at an address; nil: none does
 
 	// Dial connects to the target; nil: as the zero extproc.Dialer does.
@@ -118,6 +119,7 @@ type Client struct {
 	bodies   *budget.Bodies
 	pool     pool
 	places   *Places
+	counts   *Counts
 	bufs     sync.Pool // of *[]byte, for requests being sent
 }
 
@@ -139,11 +141,14 @@ func New(t extproc.Target, p Protocol, o Options) *Client {
 	if t.HeadTimeout <= 0 {
 		t.HeadTimeout = defaultHead
 	}
+	if o.Counts == nil {
+		o.Counts = &Counts{}
+	}
 	if o.Dial == nil {
 		o.Dial = (&extproc.Dialer{}).Dial
 	}
 	c := &Client{
-		protocol: p, tokens: p.Tokens(), frame: p.Frame(), target: t, bodies: o.Bodies, places: o.Places,
+		protocol: p, tokens: p.Tokens(), frame: p.Frame(), target: t, bodies: o.Bodies, places: o.Places, counts: o.Counts,
 		pool: pool{target: t, unavailable: p.Tokens().Unavailable, stream: p.Stream, kept: kept, dial: o.Dial, permits: budget.NewPermits(n)},
 	}
 	c.pool.place = o.Places.join(t, &c.pool)
@@ -168,45 +173,49 @@ func New(t extproc.Target, p Protocol, o Options) *Client {
 func (c *Client) Do(ctx context.Context, call *extproc.Call) (*extproc.Reply, error) {
 	b, err := takeBody(ctx, call, c.bodies, c.target.BodyTimeout, c.tokens.Unavailable)
 	if err != nil {
+		c.counts.failed(err, false)
 		return nil, err
 	}
-	reply, err := c.do(ctx, call, b)
+	reply, connected, err := c.do(ctx, call, b)
 	if err != nil {
 		b.close()
+		c.counts.failed(err, connected)
 	}
 	return reply, err
 }
 
 // do makes the call with its body at hand. It owns a permit from acquire on,
-// and gives it up on every way out but the reply, whose Close does it.
-func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (*extproc.Reply, error) {
+// and gives it up on every way out but the reply, whose Close does it. connected: it
+// had a connection at last.
+func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *extproc.Reply, connected bool, err error) {
 	r := c.request(call, b)
 	size, err := c.protocol.Measure(r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	cn, now, err := c.pool.acquire(ctx, b.length == 0 && size < askMax/2)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for {
 		cv := c.newConversation(ctx, call, cn, b)
 		cv.up.buf = c.protocol.Append(cv.up.buf, r, size)
 		err := cv.open(now)
 		if err == nil {
-			return cv.reply(), nil
+			return cv.reply(), true, nil
 		}
 		stale := cv.stale(err)
 		err = cv.abandon(err)
 		if !stale {
 			c.pool.drop(cn)
-			return nil, err
+			return nil, true, err
 		}
 		// The application closed the kept connection as we took it: once
 		// more on a new one, under the same permit (R-FCGI-12).
+		c.counts.Poisoned[whyStale].Add(1)
 		if cn, err = c.pool.connect(ctx, time.Now().Add(c.target.InitTimeout)); err != nil {
 			c.pool.permits.Release()
-			return nil, err
+			return nil, false, err
 		}
 		now = time.Now()
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
@@ -18,10 +19,15 @@ type Stderr struct {
 	part []byte            // a line whose end has not come yet; bounded by the cap
 	seen int
 	over bool
+
+	total *atomic.Uint64 // all bytes of all calls; nil: nobody counts
 }
 
 // Write takes a part of STDERR. Lines may lie across parts.
 func (l *Stderr) Write(p []byte) {
+	if l.total != nil {
+		l.total.Add(uint64(len(p)))
+	}
 	if l.log == nil {
 		return
 	}

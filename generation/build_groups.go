@@ -115,7 +115,7 @@ func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
 			if t.Kind == extproc.KindLSAPI {
 				return lsapi.New(t, gateway.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
 			}
-			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
+			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Counts: &b.kept.FastCGI, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
 		})
 		b.g.leases = append(b.g.leases, release)
 		return c

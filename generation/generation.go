@@ -49,6 +49,7 @@ type Kept struct {
 	Proxies  keep.Map[extproc.Target, ProxyClient]
 	Apps     keep.Map[extproc.Target, *gateway.Client]
 	Places   gateway.Places // of Apps
+	FastCGI  gateway.Counts // of those that speak it
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]
 	Seats    keep.Map[seatKey, *groups.Seat]

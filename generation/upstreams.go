@@ -9,6 +9,7 @@ import (
 
 	"httpjet/contexts"
 	"httpjet/extproc"
+	"httpjet/gateway"
 	"httpjet/groups"
 	"httpjet/metrics"
 	"httpjet/probes"
@@ -173,6 +174,31 @@ func (g *Generation) Groups() []metrics.Group {
 				Idle: p.Pool.Idle, Busy: p.Pool.Busy, Dialing: p.Pool.Dialing})
 		}
 		out = append(out, m)
+	}
+	return out
+}
+
+// FastCGI returns what metrics tell of all FastCGI applications; n is what was counted.
+func (g *Generation) FastCGI(n *gateway.Counts) metrics.FastCGI {
+	out := metrics.FastCGI{Requests: map[string]uint64{}, Poisoned: map[string]uint64{}, StderrBytes: n.Stderr.Load()}
+	for i := range n.Requests {
+		out.Requests[gateway.Outcomes[i]] = n.Requests[i].Load()
+	}
+	for i := range n.Poisoned {
+		out.Poisoned[gateway.Reasons[i]] = n.Poisoned[i].Load()
+	}
+	seen := map[extproc.Client]bool{} // several groups may share one
+	for _, u := range g.upstreams {
+		if u.runs != xmlconf.KindFastCGI {
+			continue
+		}
+		for _, p := range u.peers {
+			if c, ok := p.client.(interface{ Stats() extproc.PoolStats }); ok && !seen[p.client] {
+				seen[p.client] = true
+				s := c.Stats()
+				out.Idle, out.Busy, out.Dialing = out.Idle+s.Idle, out.Busy+s.Busy, out.Dialing+s.Dialing
+			}
+		}
 	}
 	return out
 }

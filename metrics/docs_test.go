@@ -29,7 +29,9 @@ their own, the others share ` + "`__other__`" + `.
 // full has a sample of everything.
 func full() *Metrics {
 	m := New()
-	m.Watch(Gauges{Probed: func() []Probed { return []Probed{{Scope: "server", Group: "app"}} }})
+	m.Watch(Gauges{FastCGI: func() FastCGI {
+		return FastCGI{Requests: map[string]uint64{"success": 1}, Poisoned: map[string]uint64{"protocol": 1}}
+	}, Probed: func() []Probed { return []Probed{{Scope: "server", Group: "app"}} }})
 	m.WatchGroups(func() []Group {
 		return []Group{{Scope: "server", Name: "app", Peers: []Peer{{Failures: map[string]uint64{"dial": 1}, Attempts: map[string]uint64{"success": 1}}}}}
 	})

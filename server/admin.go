@@ -32,6 +32,12 @@ func (s *Server) observe() {
 			n := s.kept.Dialer.Resolver.Stats()
 			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}
 		},
+		FastCGI: func() metrics.FastCGI {
+			if site := s.current.Load(); site != nil {
+				return site.FastCGI(&s.kept.FastCGI)
+			}
+			return metrics.FastCGI{}
+		},
 		Probed: func() []metrics.Probed {
 			if site := s.current.Load(); site != nil { // none before the first is published
 				return site.Probed()
