@@ -208,7 +208,9 @@ func TestHtaccessRulesAndContexts(t *testing.T) {
 func TestHtaccessRedirects(t *testing.T) {
 	s := newHtSite(t, map[string]string{".htaccess": wordPress + "Redirect 301 /old /new\nRedirectMatch 302 ^/m/(.*)\\.htm$ http://b.test/$1.html\n" +
 		"Redirect permanent /abs http://b.test/x\nRedirectMatch ^/open(.*)$ http://b.test$1\nRedirect /q /t?a=b\nRedirect seeother /s /t\nRedirectMatch 308 ^/back(.*)$ $1\nRedirectPermanent /rp /t\nRedirect / http://never",
-		"index.php": "", "sub/.htaccess": "Redirect 301 /sub/x /inner"})
+		"index.php": "", "sub/.htaccess": "Redirect 301 /sub/x /inner"},
+		&Context{URI: "/api/", Kind: Proxy, Handler: exchange.HandlerFunc(func(x *exchange.Exchange) error { _, err := x.Write([]byte("api")); return err })})
+	s.want("/api/x", "200 api") // it has no directory
 	s.want("/old/a%20b?c=d", "301 http://a.test/new/a%20b?c=d")
 	s.want("/m/a%0db.htm", "302 http://b.test/a%0Db.html")
 	s.want("/abs/y", "301 http://b.test/x/y")

@@ -48,16 +48,23 @@ func (v *VHost) rewrite(x *exchange.Exchange, socket *SocketMap, l *local) (*pro
 	if err == nil && p == nil && !end && (v.rules || l != nil) {
 		p, err = v.runContexts(x, l)
 	}
-	if err == nil && asked != nil {
+	if err == nil && asked != nil && v.redirects(before, x.Req.Method) {
 		err = asked.Redirect(x, before, query)
 	}
 	if err != nil || x.Req.Path == before {
 		return p, err
 	}
-	if err = v.hidden(x, l); err == nil && l != nil && l.settings != nil {
+	if err = v.hidden(x, l); err == nil && l != nil && l.settings != nil && v.redirects(x.Req.Path, x.Req.Method) {
 		err = l.settings.Redirect(x, x.Req.Path, x.Req.Query)
 	}
 	return p, err
+}
+
+// redirects reports whether Redirect of .htaccess files is about path: a context of
+// another type than files has no directory (reference 7.1).
+func (v *VHost) redirects(path, method string) bool {
+	c, _ := v.contexts.find(path, method)
+	return ofFiles(c)
 }
 
 // runHost runs the rules of the virtual host, once.

@@ -161,7 +161,8 @@ type Request struct {
 	X *exchange.Exchange // nil: not known, so rules for variables and expressions close
 
 	host    *Host
-	guesses bool // some SetEnvIf could not be read
+	guesses bool          // some SetEnvIf could not be read
+	spent   time.Duration // on the backtracking engine
 
 	challenge *exchange.Error // of the guard that was asked last
 }

@@ -315,6 +315,7 @@ func TestHtaccessBadInput(t *testing.T) {
 	f("SetEnvIf User-Agent \"^((a+)+)+(?=b)$\" bad\nOrder allow,deny\nAllow from all\nDeny from env=bad", 403)
 	f("SetEnvIf User-Agent \"(\" bad\nOrder allow,deny\nAllow from all\nDeny from env=bad", 503)
 	f("<If \"%{HTTP_USER_AGENT} =~ /^((a+)+)+(?=b)$/\">\nDeny from all\n</If>", 503)
+	f(strings.Repeat("<FilesMatch \"^((a+)+)+(?=b)$\">\nDeny from all\n</FilesMatch>\n", 300), 503) // one budget for all of them
 	f("<If \"%{NO_SUCH} == 'x'\">\nDeny from all\n</If>", 503)
 	f("<If \""+strings.Repeat("(", 5000)+"\">\nDeny from all\n</If>", 503)
 	f("<If \""+strings.Repeat("!", 3000)+"true\">\nDeny from all\n</If>", 503)

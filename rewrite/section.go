@@ -68,21 +68,24 @@ func (s *section) holds(r *Request) answer {
 		ok, err := path.Match(m.glob, r.Name)
 		return known(ok, err == nil)
 	case m.regex != nil:
-		return m.regex.ask(r.Name)
+		return r.match(m.regex, r.Name)
 	case m.below != "":
 		rest, ok := strings.CutPrefix(r.URL, m.below)
 		return known(ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(m.below, "/")), true)
 	case m.url != nil:
-		return m.url.ask(r.URL)
+		return r.match(m.url, r.URL)
 	case m.methods != nil:
 		return known(slices.Contains(m.methods, withGet(r.Method)) != m.except, r.Method != "")
 	}
 	return yes
 }
 
-// ask asks a pattern outside of rules. One that takes too long is not known.
-func (p *pattern) ask(text string) answer {
-	ok, err := (&run{}).match(p, text, nil)
+// match asks a pattern outside of rules. One that takes too long is not known, nor is
+// any other of its engine behind it.
+func (r *Request) match(p *pattern, text string) answer {
+	q := run{spent: r.spent}
+	ok, err := q.match(p, text, nil)
+	r.spent = q.spent
 	return known(ok, err == nil)
 }
 
@@ -91,7 +94,9 @@ func (e *expression) ask(r *Request, in *section) answer {
 	if r.X == nil || r.host == nil {
 		return unknown
 	}
-	ok, err := e.holds(&run{p: &Program{prefix: in.prefix, dir: in.dir}, x: r.X, host: r.host, path: r.X.Req.Path, query: r.X.Req.Query})
+	q := run{p: &Program{prefix: in.prefix, dir: in.dir}, x: r.X, host: r.host, path: r.X.Req.Path, query: r.X.Req.Query, spent: r.spent}
+	ok, err := e.holds(&q)
+	r.spent = q.spent
 	return known(ok, err == nil)
 }
 

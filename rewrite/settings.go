@@ -12,8 +12,9 @@ import (
 // belongs to one exchange, of which it is a filter: fields, types and lifetimes are
 // put on the head that leaves.
 type Settings struct {
-	list []*said // outer first; of a file before its containers
-	host *Host
+	list  []*said // outer first; of a file before its containers
+	host  *Host
+	spent time.Duration // on the backtracking engine
 }
 
 // Settings returns what is said about r, nil if nothing is. Containers whose condition
@@ -147,7 +148,7 @@ func (s *Settings) Redirect(x *exchange.Exchange, path, query string) error {
 	for i := len(s.list) - 1; i >= 0; i-- {
 		for j := range s.list[i].redirects {
 			r := &s.list[i].redirects[j]
-			to, ok := r.target(path)
+			to, ok := r.target(path, &s.spent)
 			if !ok {
 				continue
 			}
@@ -170,7 +171,7 @@ func (s *Settings) Redirect(x *exchange.Exchange, path, query string) error {
 
 // target is where r sends path. What comes of the path is encoded and cannot make the
 // host of the target.
-func (r *redirect) target(path string) (string, bool) {
+func (r *redirect) target(path string, spent *time.Duration) (string, bool) {
 	if r.match == nil {
 		rest, ok := strings.CutPrefix(path, r.below)
 		if !ok || rest != "" && rest[0] != '/' && !strings.HasSuffix(r.below, "/") {
@@ -188,7 +189,9 @@ func (r *redirect) target(path string) (string, bool) {
 		return out, true
 	}
 	var groups [10]string
-	if ok, err := (&run{}).match(r.match, path, &groups); !ok || err != nil {
+	q := run{spent: *spent}
+	ok, err := q.match(r.match, path, &groups)
+	if *spent = q.spent; !ok || err != nil {
 		return "", false
 	}
 	var b []byte
