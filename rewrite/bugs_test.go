@@ -1,0 +1,69 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+)
+
+// decided is what rules make of a request, with the findings of severity Fault.
+func decided(t *testing.T, rules, request string) (outcome string, faults []string) {
+	t.Helper()
+	p, problems := Compile(Source{Text: rules, File: "rules", Dir: "/srv/html"})
+	for _, q := range problems {
+		if q.Severity == Fault {
+			faults = append(faults, q.String())
+		}
+	}
+	out := p.Run(asked(t, request, ""), &Host{DocRoot: "/srv/html"})
+	return describe(&out), faults
+}
+
+// What a client sends never ends the request line to an upstream.
+func TestG51ProxyTargetIsOneRequest(t *testing.T) {
+	got, _ := decided(t, `RewriteRule ^/here/((?:.|\n)*) http://upstream/elsewhere?$1 [P]`,
+		"GET /here/a%20HTTP/1.1%0d%0aX:%20y%0d%0a%0d%0aGET%20/admin")
+	if want := "[P] http upstream /elsewhere?a%20HTTP/1.1%0D%0AX:%20y%0D%0A%0D%0AGET%20/admin"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// An escape of a rule is not escaped again.
+func TestG52EscapeInARuleStays(t *testing.T) {
+	got, _ := decided(t, "RewriteRule ^/entities/([^/]*)/(.*)$ http://app/entities/$1%2F$2 [P]", "GET /entities/a/b")
+	if want := "[P] http app /entities/a%2Fb"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Long names of flags are whole names.
+func TestG53LongFlagNames(t *testing.T) {
+	f := func(flag, want string) {
+		t.Helper()
+		got, faults := decided(t, "RewriteRule ^/a$ /b ["+flag+"]\nRewriteRule ^/b$ /c%26 [R]", "GET http://h.test/a")
+		if got != want || len(faults) > 0 {
+			t.Errorf("[%s]: %s %v, want %s", flag, got, faults, want)
+		}
+	}
+	for _, flag := range []string{"next", "nosubreq", "noescape", "N=3", "nocase"} {
+		f(flag, "302 http://h.test/c%26")
+	}
+	if _, faults := decided(t, "RewriteRule ^/a$ /b [nextever]", "GET /a"); len(faults) != 1 || !strings.Contains(faults[0], "rules:1:") {
+		t.Errorf("unknown flag: %v", faults)
+	}
+}
+
+// Paths of [P] go on as the client has escaped them, or are escaped once; no blank is
+// sent raw, with [NE] neither.
+func TestFault8EscapesOfProxyTargets(t *testing.T) {
+	f := func(flags, request, want string) {
+		t.Helper()
+		got, _ := decided(t, "RewriteRule ^/px/(.*)$ http://app/$1 ["+flags+"]", request)
+		if got != "[P] http app "+want {
+			t.Errorf("%s [%s]: %s, want %s", request, flags, got, want)
+		}
+	}
+	f("P", "GET /px/a%3Fb", "/a%3Fb")
+	f("P", "GET /px/a%20b?c=%2F", "/a%20b?c=%2F")
+	f("P,NE", "GET /px/a%20b", "/a%20b")
+	f("P,B", "GET /px/a%20b", "/a%20b")
+}
