@@ -19,12 +19,12 @@ const module = "httpjet"
 // levels lists the packages from the ground up. A package may import packages
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
-	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels",
-	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace",
+	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
+	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace headers",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
-	/* 5 handlers */ "proxy script static wsrelay probes",
+	/* 5 handlers */ "proxy script static listing wsrelay probes",
 	/* 6          */ "contexts",
 	/* 7          */ "generation",
 	/* 8          */ "check status control front",

@@ -236,7 +236,7 @@ func (v *VHost) serveDocument(x *exchange.Exchange, e *exchange.Error, to string
 	if err := v.hidden(x, l); err != nil {
 		return err
 	}
-	r, err := v.choose(x, nil, nil)
+	r, err := v.choose(x, nil, nil, l)
 	if err != nil || r.files == nil {
 		return errors.Join(errors.New("no file"), err)
 	}

@@ -38,6 +38,10 @@ type Context struct {
 	Dirs    *rewrite.Dirs      // .htaccess files about who may have the files of Root; nil: not read
 	// those in Root itself, of which rules and settings count; nil: not read
 	Htaccess *rewrite.Dirs
+	Map      func(path string) string          // what of Root a path stands for; nil: the path itself
+	Inside   func(x *exchange.Exchange) string // target of a redirect that no client sees; nil: none
+	Edits    *Edits                            // of the fields of answers and requests; nil: none
+	Pages    Pages                             // error pages, with those of what is around it; nil: the virtual host's
 
 	Access     *access.List        // nil: no restriction
 	Realm      *access.Guard       // of the users that may have it; nil: asks for no password

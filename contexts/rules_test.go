@@ -52,7 +52,7 @@ func TestRules(t *testing.T) {
 		}
 		if err == nil {
 			var r route
-			if r, err = v.choose(x, nil, p); err == nil {
+			if r, err = v.choose(x, nil, p, nil); err == nil {
 				got += " " + r.label
 				if r.target != "" {
 					got += " " + x.Route.Group + r.target

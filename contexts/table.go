@@ -49,13 +49,17 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	if err := v.open(); err != nil {
 		return err
 	}
-	if err := t.cleanPath(x); err != nil {
-		return err
+	err := t.cleanPath(x)
+	if err == nil {
+		err = v.serve(x, t)
 	}
-	if err := v.serve(x, t); err != errAnswered {
-		return err
+	if err != nil && err != errAnswered && v.hasPages {
+		err = v.page(x, err)
 	}
-	return nil
+	if err == errAnswered {
+		return nil
+	}
+	return err
 }
 
 // findVHost routes by Host, else by the name of the TLS handshake (R-LSN-2).

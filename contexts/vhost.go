@@ -25,6 +25,8 @@ type VHost struct {
 	Static   exchange.Handler
 	Scripts  map[string]*Script // by suffix in lower case; an unusable one answers 503
 	Maps     []SocketMap
+	Listing  exchange.Handler // of directories that are to be listed; nil where none are
+	Pages    Pages            // the operator's error pages; nil: none
 
 	Rules     *rewrite.Program // nil: none
 	RulesHost *rewrite.Host    // what rules may ask; never nil where there are rules
@@ -35,6 +37,7 @@ type VHost struct {
 	contexts search
 	isScript func(suffix string) bool // IsScript, bound once
 	rules    bool                     // some context has rules
+	hasPages bool                     // there are error pages
 
 	// IsUpgrade reports whether a request asks for a WebSocket.
 	IsUpgrade func(x *exchange.Exchange) bool
@@ -52,6 +55,7 @@ type Script struct {
 func (v *VHost) SetContexts(list []*Context) {
 	v.contexts, v.isScript = newSearch(list), v.IsScript
 	v.rules = slices.ContainsFunc(list, func(c *Context) bool { return c.Rules != nil })
+	v.hasPages = len(v.Pages) > 0 || slices.ContainsFunc(list, func(c *Context) bool { return len(c.Pages) > 0 })
 }
 
 // IsScript reports whether files with suffix (lower case, no dot) are scripts.
@@ -112,11 +116,14 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	if err != nil {
 		return err
 	}
-	r, err := v.choose(x, socket, proxied)
+	r, err := v.choose(x, socket, proxied, l)
 	if err != nil {
 		return err
 	}
 	x.Route.Label = r.label
+	if c := r.context; c != nil && c.Edits != nil {
+		x.Use(c.Edits)
+	}
 	if x.Explaining() {
 		v.explainChoice(x, &r)
 	}
@@ -161,6 +168,9 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	}
 	if x.Explaining() {
 		v.explainRoute(x, &r, t)
+	}
+	if c := r.context; c != nil && c.Edits != nil {
+		c.Edits.Ops.Request(x)
 	}
 	return x.ServeOrExplain(r.handler)
 }
@@ -221,12 +231,18 @@ func (v *VHost) checkDirectory(x *exchange.Exchange, r *route) error {
 }
 
 // choose picks the route without side effects (dispatch rows 13, 16 to 20).
-func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap, proxied *proxied) (route, error) {
+func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap, proxied *proxied, l *local) (route, error) {
 	if socket != nil {
 		x.Route.Scope, x.Route.Group = socket.Scope, "websocket:"+socket.URI
 		return route{kind: exchange.WebSocket, handler: socket.Handler, label: socket.URI}, nil
 	}
 	c, addSlash := v.contexts.find(x.Req.Path, x.Req.Method)
+	if c != nil && c.Inside != nil && !addSlash && proxied == nil {
+		var err error
+		if c, addSlash, err = v.follow(x, c, l); err != nil {
+			return route{}, err
+		}
+	}
 	if addSlash {
 		return route{}, slashRedirect(x)
 	}
@@ -419,7 +435,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	if isScript == nil {
 		panic("BUG: contexts: virtual host without its contexts") // nothing would be a script
 	}
-	res, verdict, err := v.resolve(x, r.files, l, isScript)
+	res, verdict, found, err := v.resolve(x, r, l, isScript)
 	if err != nil {
 		return err
 	}
@@ -432,11 +448,17 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	if err := v.checkFile(x, r.context, l); err != nil {
 		return err
 	}
+	if verdict == docroot.Directory {
+		return v.list(x, r, l)
+	}
 	said, handler, off := v.handlerOf(x, l, res.Filename)
 	if handler && !off {
 		verdict = docroot.Script
 	}
 	if verdict != docroot.Script {
+		if res.Siblings != 0 {
+			v.takeSibling(x, r, found)
+		}
 		return nil
 	}
 	if off {
@@ -466,29 +488,6 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 		r.label = "script"
 	}
 	return nil
-}
-
-// resolve opens the file that the path names. What .htaccess files say of index files
-// and handlers goes by the cache, which knows of none.
-func (v *VHost) resolve(x *exchange.Exchange, files *docroot.Root, l *local, isScript func(string) bool) (exchange.Resource, docroot.Verdict, error) {
-	if l == nil || l.settings == nil {
-		if x.Req.Media == "" {
-			return files.ResolveAt(x.Recent(), x.Req.Path, x.Req.Query, isScript)
-		}
-		return files.ResolveWith(x.Req.Path, x.Req.Query, nil, false, isScript)
-	}
-	names, set := l.settings.Index()
-	handles := x.Req.Media != "" || l.settings.Handles()
-	if !handles && !(set && strings.HasSuffix(x.Req.Path, "/")) {
-		return files.ResolveAt(x.Recent(), x.Req.Path, x.Req.Query, isScript)
-	}
-	return files.ResolveWith(x.Req.Path, x.Req.Query, names, set, func(suffix string) bool {
-		if isScript(suffix) {
-			return true
-		}
-		_, handler, _ := v.handlerOf(x, l, "."+suffix)
-		return handler
-	})
 }
 
 // checkFile asks the .htaccess files about the file that was opened, where it is

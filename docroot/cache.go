@@ -91,6 +91,7 @@ type entry struct {
 	info                   os.FileInfo
 	version                version
 	settled                bool    // version cannot be that of other content
+	siblings               uint8   // as in Resource
 	content                []byte  // of a file in memory; never nil then
 	shared                 *shared // of a file that is open
 	memo                   *exchange.Memo
@@ -185,7 +186,7 @@ func (e *entry) resource(isScript func(string) bool) (res exchange.Resource, ok 
 		res.File, res.Release = e.shared.file, e.shared.release
 	}
 	res.Info, res.Root, res.Filename, res.Name = e.info, e.root.docRoot, e.filename, e.name
-	res.Content, res.Memo = e.content, e.memo
+	res.Content, res.Memo, res.Siblings = e.content, e.memo, e.siblings
 	return res, ok
 }
 
@@ -206,6 +207,7 @@ func (c *Cache) keep(k key, born time.Duration, old *entry, res exchange.Resourc
 	}
 	e.path, e.ready = old.path, true
 	e.filename, e.name, e.suffix = res.Filename, strings.Clone(res.Name), Suffix(res.Filename)
+	e.siblings = res.Siblings
 	e.settled = time.Since(time.Unix(st.Ctim.Unix())) > settleTime
 	same := old.ready && old.settled && old.version == e.version && old.name == e.name && old.filename == e.filename
 	if same {

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"httpjet/coding"
 	"httpjet/exchange"
 )
 
@@ -51,6 +52,13 @@ type Options struct {
 	RestrictedScript uint32
 	RestrictedDir    uint32
 
+	// Codings are looked for beside files: a.css.gz is a.css compressed, unless it
+	// is older. Resource.Siblings tells which there are.
+	Codings coding.Set
+
+	// List makes a directory without an index file a listing.
+	List bool
+
 	// Cache remembers answers for up to a second; nil: every Resolve looks at the
 	// disk. With a cache the isScript of all calls must say the same.
 	Cache *Cache
@@ -72,8 +80,9 @@ type Root struct {
 type Verdict uint8
 
 const (
-	Static Verdict = iota + 1 // the file is the answer
-	Script                    // the file has the suffix of a script: never served as it is
+	Static    Verdict = iota + 1 // the file is the answer
+	Script                       // the file has the suffix of a script: never served as it is
+	Directory                    // Resource.Listing is the answer
 )
 
 // New returns the root that o describes. It resolves links in DenyDirs but does
@@ -180,15 +189,22 @@ func (r *Root) lookUp(path, query string, isScript func(suffix string) bool) (ex
 	if err != nil {
 		return none, 0, err
 	}
+	if f == nil {
+		return q.list()
+	}
 	verdict, err := q.judge(f)
 	if err != nil {
 		f.Close()
 		return none, 0, err
 	}
-	return exchange.Resource{
+	res := exchange.Resource{
 		File: f, Info: q.info, Root: r.docRoot,
 		Filename: r.filename(q.rel), Name: q.path, PathInfo: q.pathInfo,
-	}, verdict, nil
+	}
+	if verdict == Static && r.o.Codings != 0 {
+		res.Siblings = uint8(q.siblings())
+	}
+	return res, verdict, nil
 }
 
 // relative cuts the prefix of the root off: "" for the root itself.
@@ -257,7 +273,7 @@ func (q *lookup) read(rel string) (*os.File, error) {
 }
 
 // openIndex opens the first index file of a directory. A path like "/x.php/"
-// may also end in a slash.
+// may also end in a slash. No file and no error: the directory is to be listed.
 func (q *lookup) openIndex() (*os.File, error) {
 	mode, err := q.r.mode(q.rel)
 	switch {
@@ -283,6 +299,9 @@ func (q *lookup) openIndex() (*os.File, error) {
 		}
 		q.path, q.rel = q.path+name, rel
 		return f, nil
+	}
+	if q.r.o.List {
+		return nil, nil
 	}
 	return nil, notFound("directory without an index file")
 }
@@ -404,19 +423,23 @@ func (q *lookup) checkReal(f *os.File, unlinked, script bool) error {
 	if plain || real == r.filename(q.rel) {
 		return nil
 	}
-	below := real
-	if root, err := realDir(r.dir); err == nil {
-		if rest, ok := strings.CutPrefix(real, strings.TrimSuffix(root, "/")+"/"); ok {
-			below = "/" + rest
-		}
-	}
-	if Hidden(below) {
+	if Hidden(q.below(real)) {
 		return denied("hidden name in the real path")
 	}
 	if !script && q.isScript != nil && q.isScript(Suffix(real)) {
 		return denied("link to a script")
 	}
 	return nil
+}
+
+// below is a real path as seen from the real root; the whole path outside of it.
+func (q *lookup) below(real string) string {
+	if root, err := realDir(q.r.dir); err == nil {
+		if rest, ok := strings.CutPrefix(real, strings.TrimSuffix(root, "/")+"/"); ok {
+			return "/" + rest
+		}
+	}
+	return real
 }
 
 func denied(why string) error { return exchange.Fail(403, "access_denied", "%s", why) }

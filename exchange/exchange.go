@@ -138,10 +138,30 @@ type Resource struct {
 	Name     string      // part of Req.Path that names it, index file included (SCRIPT_NAME)
 	PathInfo string      // rest of Req.Path behind Name, "" or starting with '/'
 
+	Siblings uint8  // codings in which it lies beside itself, a set of package coding
+	Coding   string // Content-Encoding of the file: it was taken in the place of Name; "" for none
+
+	// Listing is set in the place of a file for a directory that is to be listed.
+	Listing *Listing
+
 	// A file that others are sending too: it has no position of its own, and
 	// Release gives it back. nil: File is this exchange's own.
 	Release func()
 	Memo    *Memo // of this version of a file that is remembered; else nil
+}
+
+// Listing is what a directory holds for everybody to see.
+type Listing struct {
+	Entries []Entry
+	More    bool // there are others, which are not told
+}
+
+// Entry is one name in a directory.
+type Entry struct {
+	Name     string
+	Dir      bool
+	Size     int64 // bytes, of a file
+	Modified time.Time
 }
 
 // Close closes File or gives it back. The second call does nothing.
@@ -322,6 +342,7 @@ type Exchange struct {
 	clientText string
 	textOf     netip.Addr
 
+	failure     *Error       // whose page is the answer; nil: none
 	explanation *Explanation // nil: nobody wants to know
 
 	wire     Wire
@@ -348,7 +369,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.Admitted = x.Env[:0], nil
 	x.EchoID, x.HideReason, x.Crowded, x.Failed = false, false, false, false
-	x.explanation, x.detached, x.Pace = nil, nil, nil
+	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0
 	x.started, x.noBody, x.upgraded = false, false, false
@@ -462,6 +483,9 @@ func (x *Exchange) Start(status int) error {
 	}
 	if len(x.filters) > 64 {
 		panic("BUG: exchange: more than 64 filters")
+	}
+	if x.failure != nil {
+		status = x.failure.Status // a page for it
 	}
 	x.Resp.Status = status
 	var wants uint64

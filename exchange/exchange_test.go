@@ -358,3 +358,57 @@ func TestDetach(t *testing.T) {
 		t.Error("the next exchange has it too")
 	}
 }
+
+// always is a filter for errors too, which edits heads alone.
+type always struct{ Filter }
+
+func (always) ForErrors() {}
+func (always) Head(x *Exchange) bool {
+	x.Resp.Fields.Add("X-Always", "1")
+	return false
+}
+
+// R-PIPE-10: a page keeps the status and the fields of the error, whatever it says
+// itself. Run still returns the error. A page that
+// fails leaves the built-in one.
+func TestPage(t *testing.T) {
+	failure := &Error{Status: 404, Reason: "not_found", Fields: []Field{{"Retry-After", "5"}}, Close: true}
+	f := func(page HandlerFunc, status int, body string) {
+		t.Helper()
+		x, w := newExchange("GET", "")
+		err := Run(x, HandlerFunc(func(x *Exchange) error {
+			x.Use(&upper{})
+			x.Use(always{})
+			x.Resp.Fields.Add("X-Left-Over", "1")
+			if err := x.Page(failure, page); err != nil && !x.Started() {
+				return failure
+			}
+			return nil
+		}))
+		r := &x.Resp
+		if !errors.Is(err, failure) || r.Status != status || !strings.Contains(w.out.String(), body) {
+			t.Errorf("%v, %d %q", err, r.Status, w.out.String())
+		}
+		if r.Fields.Get("Retry-After") != "5" || r.Fields.Get("Connection") != "close" || r.Fields.Has("X-Left-Over") || r.Fields.Has("X-Seen") || r.Fields.Get("X-Always") != "1" {
+			t.Errorf("fields %v", r.Fields)
+		}
+		if w.log[len(w.log)-1] != "end" {
+			t.Error(w.log)
+		}
+	}
+	says := func(status int, text string) HandlerFunc {
+		return func(x *Exchange) error {
+			if err := x.Start(status); err != nil {
+				return err
+			}
+			_, err := io.WriteString(x, text)
+			return err
+		}
+	}
+	f(says(200, "own"), 404, "own")
+	f(says(206, "own"), 404, "own")
+	f(says(304, "own"), 404, "own")
+	f(says(500, "own"), 404, "own")
+	f(says(302, "own"), 404, "own")
+	f(func(x *Exchange) error { return Fail(403, "access_denied", "x") }, 404, "404 Not Found")
+}

@@ -88,6 +88,12 @@ func ReasonOf(err error) string {
 // becomes bytes. It returns the handler's error, or the wire's.
 func Run(x *Exchange, h Handler) error {
 	err := serve(x, h)
+	if err == nil && x.failure != nil { // its page is the answer
+		if err = x.finish(); err == nil {
+			err = x.failure
+		}
+		return err
+	}
 	switch {
 	case x.upgraded:
 		return err
@@ -106,6 +112,14 @@ func Run(x *Exchange, h Handler) error {
 			return gone(e)
 		}
 	}
+	if e := x.finish(); e != nil {
+		return e
+	}
+	return err
+}
+
+// finish ends the response.
+func (x *Exchange) finish() error {
 	if e := x.sink.Close(); e != nil {
 		x.wire.Abort(e)
 		return gone(e)
@@ -113,7 +127,49 @@ func Run(x *Exchange, h Handler) error {
 	if e := x.wire.End(&x.Trailers); e != nil {
 		return gone(e)
 	}
+	return nil
+}
+
+// Page lets h answer for a failure with a page of the operator's, under the status
+// and with the fields of e (R-PIPE-10). If h does not, the response is as untouched
+// as before, and e is still to be answered. It returns nil if the page was begun: Run
+// then returns e, so that logs tell what happened.
+func (x *Exchange) Page(e *Error, h Handler) error {
+	if x.started {
+		panic("BUG: exchange: a page behind the head")
+	}
+	x.clear(e)
+	x.failure = e
+	err := h.Serve(x)
+	if err != nil && !x.started {
+		x.failure = nil
+		return err
+	}
 	return err
+}
+
+// clear drops what a failed handler was about to say; the fields of e stay.
+func (x *Exchange) clear(e *Error) {
+	x.Failed = true
+	x.filters = slices.DeleteFunc(x.filters, func(f Filter) bool {
+		_, stays := f.(ErrorFilter)
+		return !stays
+	})
+	x.Resp.Fields.Reset()
+	x.Resp.Length = -1
+	x.Trailers.Reset()
+	if e == nil {
+		return
+	}
+	for _, f := range e.Fields {
+		x.Resp.Fields.Add(f.Name, f.Value)
+	}
+	if e.Close {
+		x.Resp.Fields.Set("Connection", "close")
+	}
+	if !x.HideReason && slices.Contains(proxyReasons[:], e.Reason) {
+		x.Resp.Fields.Set("X-Httpjet-Proxy-Error", e.Reason) // R-HDR-8
+	}
 }
 
 // serve calls the handler and closes what it served, even if it panics.
@@ -133,24 +189,10 @@ func gone(err error) error {
 func (x *Exchange) answer(err error) error {
 	status := StatusOf(err)
 	e, known := errors.AsType[*Error](err)
-	x.Failed = true
-	x.filters = slices.DeleteFunc(x.filters, func(f Filter) bool {
-		_, stays := f.(ErrorFilter)
-		return !stays
-	})
-	x.Resp.Fields.Reset()
-	x.Trailers.Reset()
-	if known {
-		for _, f := range e.Fields {
-			x.Resp.Fields.Add(f.Name, f.Value)
-		}
-		if e.Close {
-			x.Resp.Fields.Set("Connection", "close")
-		}
-		if !x.HideReason && slices.Contains(proxyReasons[:], e.Reason) {
-			x.Resp.Fields.Set("X-Httpjet-Proxy-Error", e.Reason) // R-HDR-8
-		}
+	if !known {
+		e = nil
 	}
+	x.clear(e)
 	page := errorPage(status)
 	x.Resp.Fields.Set("Content-Type", "text/html; charset=utf-8")
 	if status >= 400 {

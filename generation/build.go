@@ -31,7 +31,7 @@ type builder struct {
 	g      *Generation
 	hosts  map[string]*contexts.VHost
 	server *processors
-	static map[string]*static.Handler // by charset
+	static map[string]*static.Handler // by what differs between them
 	peers  []probes.Peer              // that have a health check
 	probed map[peerKey]bool
 	prints xmlconf.Fingerprints
@@ -182,7 +182,7 @@ func (b *builder) rootOptions(h *xmlconf.Host) docroot.Options {
 	fa := &b.cfg.Server.Security.FileAccess
 	o := docroot.Options{
 		Dir: h.Conf.DocRoot, Prefix: "/", Links: b.links(h), Restrained: h.Decl.Restrained,
-		Index:    b.indexFiles(h.Conf),
+		Index: b.indexFiles(h.Conf), Codings: b.codings(h.Conf),
 		Required: fa.RequiredPermissionMask, Restricted: fa.RestrictedPermissionMask,
 		RestrictedScript: fa.RestrictedScriptPermissionMask, RestrictedDir: fa.RestrictedDirPermissionMask,
 		Cache: b.g.files,

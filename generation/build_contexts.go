@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"httpjet/contexts"
-	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/forward"
 	"httpjet/proxy"
@@ -63,7 +62,11 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	b.closeContext(c, out)
 	b.buildRealm(h, c, out)
 	b.buildAuthorizer(h, c, out)
-	if !b.buildKind(h, c, out) {
+	a := b.contextAnswers(h, c)
+	out.Edits, out.Pages = buildEdits(a), a.pages
+	b.checkAnswers(c, out)
+	b.checkPages(c.ErrorPages)
+	if !b.buildKind(h, c, out, a) {
 		return nil
 	}
 	return out
@@ -110,10 +113,10 @@ func (b *builder) shut(c *xmlconf.Context, out *contexts.Context, at xmlconf.Pla
 }
 
 // buildKind sets what the context does; false drops it.
-func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) bool {
+func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context, a answers) bool {
 	switch typ := strings.ToLower(c.Type); typ {
 	case "", "null", "static":
-		return b.buildStaticContext(h, c, out)
+		return b.buildStaticContext(h, c, out, a)
 	case "proxy":
 		b.buildProxyContext(h, c, out)
 	case "fcgi", "fastcgi", "cgi", "lsapi":
@@ -142,30 +145,30 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context) 
 // buildStaticContext gives a context files of its own where it has a location
 // or index files of its own. A location that does not exist drops a context
 // that restricts nothing, as in LiteSpeed; one that restricts stays.
-func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.Context) bool {
+func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.Context, a answers) bool {
 	if c.Written("responseTimeout") {
 		b.fs.Warn("W-NO-EFFECT", c.At("responseTimeout"), "write it at the extProcessor", "context %q: responseTimeout has no effect in a context of files, whose scripts have the processor's", c.URI)
 	}
-	if c.AddCharset != "" && !strings.EqualFold(c.AddCharset, "off") {
-		out.Files = b.buildStatic(charset(c))
-	}
-	if c.Location == "" && len(c.IndexFiles) == 0 {
+	out.Files = b.buildStatic(a)
+	if c.Location == "" && slices.Equal(a.index, h.answers.index) && a.list == h.answers.list {
 		return true
 	}
 	o := b.rootOptions(h.Host)
-	if len(c.IndexFiles) > 0 {
-		o.Index = c.IndexFiles
-	}
+	o.Index, o.List = a.index, a.list
 	if c.Location != "" {
+		dir, uri := filepath.Clean(c.Location), c.URI
 		if out.Regexp != nil {
-			b.shut(c, out, c.At("location"), "write a context for each directory", "a location in a context with a regular expression or pattern is not honoured yet")
-			return true
+			if dir, out.Map = mapping(c.Location, out.Regexp); dir == "/" {
+				b.shut(c, out, c.At("location"), "begin it with a directory", "the location of an expression could be any file")
+				return true
+			}
+			uri = ""
 		}
-		if _, err := os.Stat(c.Location); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil && out.Realm == nil && out.Authorizer == nil {
-			b.fs.Warn("W-SKIPPED", c.At("location"), "create it or correct the path", "context %q is left out: location %s does not exist", c.URI, c.Location)
+		if _, err := os.Stat(dir); err != nil && out.Closed == "" && !out.NoBrowse && !out.NoScript && out.Access == nil && out.Realm == nil && out.Authorizer == nil {
+			b.fs.Warn("W-SKIPPED", c.At("location"), "create it or correct the path", "context %q is left out: location %s does not exist", c.URI, dir)
 			return false
 		}
-		o.DocRoot, o.Dir, o.Prefix = o.Dir, filepath.Clean(c.Location), c.URI
+		o.DocRoot, o.Dir, o.Prefix = o.Dir, dir, uri
 		b.reportOutside(h, c)
 	}
 	out.Dirs = b.buildContextDirs(h, or(c.Location, h.Conf.DocRoot))
@@ -186,9 +189,24 @@ func (b *builder) reportOutside(h *host, c *xmlconf.Context) {
 	}
 }
 
+// charset is what addDefaultCharset adds, "" for nothing. It goes into a field.
 func charset(c *xmlconf.Context) string {
+	name := charsetName(c)
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ';' || r == ',' }) {
+		return ""
+	}
+	return name
+}
+
+func charsetName(c *xmlconf.Context) string {
+	if strings.EqualFold(c.AddCharset, "off") || c.AddCharset == "0" {
+		return ""
+	}
 	if v := c.AddCharset; !strings.EqualFold(v, "on") && v != "1" && !strings.EqualFold(v, "true") && !strings.EqualFold(v, "yes") {
 		return v
+	}
+	if c.OldCharset != "" && !c.Written("addDefaultCharsetCustomized") {
+		return c.OldCharset
 	}
 	return c.Charset
 }
@@ -358,63 +376,6 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 	out.Dirs = b.buildContextDirs(h, c.Location)
 	out.Handler, out.Scope, out.Group = b.buildApp(h, p, "", c.ResponseTimeout), p.scope, p.decl.Name
 	b.use(h, p, out, c.URI, false)
-}
-
-// buildRedirect answers external redirects (LiteSpeed 7.2).
-func (b *builder) buildRedirect(c *xmlconf.Context, out *contexts.Context) {
-	out.Kind = contexts.Redirect
-	status := c.StatusCode
-	external := c.ExternalRedirect || !strings.HasPrefix(c.Location, "/")
-	if status >= 300 && status < 400 && !slices.Contains([]int{301, 302, 303, 307, 308}, status) {
-		b.fs.Warn("W-RANGE", c.At("statusCode"), "use 301, 302, 303, 307 or 308", "context %q: statusCode %d is no redirect: 302 is used", c.URI, status)
-		status = 302
-	}
-	switch {
-	case status >= 400 || status >= 200 && status < 300:
-		out.Handler = answer(status, "redirect_context", "context %q", c.URI)
-	case !external || c.Location == "" || out.Regexp != nil:
-		b.fs.Warn("W-NOT-YET", c.Where, "write externalRedirect 1 and a location", "context %q: this kind of redirect is not honoured yet; it answers 503", c.URI)
-		out.Handler = answer(503, "handler_unresolved", "redirect context %q", c.URI)
-	default:
-		location, uri := c.Location, c.URI
-		out.Handler = exchange.HandlerFunc(func(x *exchange.Exchange) error {
-			return exchange.Redirect(status, destination(location, uri, x))
-		})
-	}
-}
-
-// destination is location with the part of the raw path behind the context's
-// uri, and the query unless location has one. A path that does not start with
-// uri as the client wrote it (it was encoded or had dot segments) contributes
-// its clean form, encoded.
-func destination(location, uri string, x *exchange.Exchange) string {
-	raw, _, _ := strings.Cut(x.Req.Sent(), "?")
-	rest, ok := strings.CutPrefix(raw, uri)
-	if !ok || strings.Contains(rest, "..") {
-		rest = docroot.Encode(strings.TrimPrefix(x.Req.Path, uri))
-	}
-	location = behind(location, rest)
-	if x.Req.Query != "" && !strings.Contains(location, "?") {
-		location += "?" + x.Req.Query
-	}
-	return location
-}
-
-// behind appends the rest of a path to a location, of which the client must not
-// extend the name of the host, nor make one: "/" and "/evil.test" are no path.
-func behind(location, rest string) string {
-	rest = strings.ReplaceAll(rest, `\`, "%5C") // browsers read it as a slash
-	authority, isURL := strings.CutPrefix(location, "//")
-	if !isURL {
-		_, authority, isURL = strings.Cut(location, "://")
-	}
-	switch {
-	case location == "/":
-		rest = strings.TrimLeft(rest, "/")
-	case isURL && !strings.ContainsAny(authority, "/?#") && rest != "" && rest[0] != '/':
-		rest = "/" + rest
-	}
-	return location + rest
 }
 
 // buildSockets resolves the WebSocket maps.

@@ -14,6 +14,7 @@ import (
 	"httpjet/domains"
 	"httpjet/exchange"
 	"httpjet/forward"
+	"httpjet/listing"
 	"httpjet/rewrite"
 	"httpjet/script"
 	"httpjet/xmlconf"
@@ -27,6 +28,7 @@ type host struct {
 	maps        map[string]*rewrite.Map // of its rules
 	authorizers map[*processor]*script.Authorizer
 	adHoc       map[string]*processor // hosts that rules with [P] name, by address
+	answers     answers               // where no context says anything
 }
 
 // buildVHost resolves one virtual host. What cannot be honoured closes it.
@@ -45,11 +47,15 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	b.closeVHost(h, v)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
 	b.buildHotlink(h, v)
-	v.Static = b.buildStatic("")
-	if v.Root = b.newRoot(b.rootOptions(h), h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
+	said := b.hostAnswers(h)
+	b.checkPages(h.Conf.ErrorPages)
+	v.Static, v.Listing, v.Pages = b.buildStatic(said), listing.Handler{}, said.pages
+	o := b.rootOptions(h)
+	o.List = said.list
+	if v.Root = b.newRoot(o, h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
 		v.Closed = "its docRoot cannot be used"
 	}
-	ho := &host{Host: h, out: v, procs: b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server), adHoc: map[string]*processor{}}
+	ho := &host{Host: h, out: v, procs: b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server), adHoc: map[string]*processor{}, answers: said}
 	b.buildRules(ho)
 	if v.Htaccess = b.buildHtaccess(ho, h.Conf.DocRoot, "/"); v.Htaccess != nil {
 		b.buildNamed(ho)

@@ -44,6 +44,12 @@ func TestListeners(t *testing.T) {
 	f("", Options{})
 }
 
+// redirectTo is the destination of a redirect context without an expression.
+func redirectTo(location, uri string, x *exchange.Exchange) string {
+	to, _ := newDestination(location, uri, nil, true).expand(x)
+	return to
+}
+
 // The destination of a redirect context takes the rest of the path as the client
 // wrote it, and never leads to another origin than the one that is configured.
 func TestRedirectDestination(t *testing.T) {
@@ -52,7 +58,7 @@ func TestRedirectDestination(t *testing.T) {
 		x := &exchange.Exchange{}
 		x.Req.Target, x.Req.Path = target, path
 		_, x.Req.Query, _ = strings.Cut(target, "?")
-		if got := destination("https://new.test/base/", "/old/", x); got != want {
+		if got := redirectTo("https://new.test/base/", "/old/", x); got != want {
 			t.Errorf("%s leads to %s, want %s", target, got, want)
 		}
 	}
@@ -70,7 +76,7 @@ func TestRedirectDestination(t *testing.T) {
 		}
 		x.Req.Target = target
 		x.Req.Path, _, _ = docroot.CleanPath(target)
-		if got := destination(location, uri, x); got != want {
+		if got := redirectTo(location, uri, x); got != want {
 			t.Errorf("%s at %s leads to %s, want %s", target, location, got, want)
 		}
 	}

@@ -43,6 +43,16 @@ type safetyParts struct {
 
 func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), fs *xmlconf.Findings) {
 	t.Helper()
+	full, fs := p.site(t)
+	return func(path string) (int, string) {
+		x, body := full("GET", path)
+		return x.Resp.Status, body
+	}, fs
+}
+
+// site is build for requests of any method with fields, "Name: value" each.
+func (p safetyParts) site(t *testing.T) (ask func(method, path string, fields ...string) (*exchange.Exchange, string), fs *xmlconf.Findings) {
+	t.Helper()
 	root := t.TempDir()
 	write := func(name, text string) {
 		name = filepath.Join(root, name)
@@ -77,7 +87,7 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 	}
 	g := Build(cfg, &Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}, Options{}, fs)
 	t.Cleanup(g.Retire)
-	return func(path string) (int, string) {
+	return func(method, path string, fields ...string) (*exchange.Exchange, string) {
 		w := &safetyFront{}
 		x := &exchange.Exchange{}
 		x.Reset(w)
@@ -86,7 +96,11 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 			x.Req.Fields.Add("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user)))
 			path = target
 		}
-		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Scheme = "GET", path, "v.test", "http"
+		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Scheme = method, path, "v.test", "http"
+		for _, f := range fields {
+			name, value, _ := strings.Cut(f, ": ")
+			x.Req.Fields.Add(name, value)
+		}
 		if rest, ok := strings.CutPrefix(path, "http://"); ok {
 			i := strings.IndexByte(rest, '/')
 			x.Req.Host, x.Req.Target = rest[:i], rest[i:]
@@ -95,7 +109,7 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 		if err := exchange.Run(x, g); err != nil && !x.Started() {
 			t.Fatal(err)
 		}
-		return x.Resp.Status, w.body.String()
+		return x, w.body.String()
 	}, fs
 }
 

@@ -160,7 +160,7 @@ func (f *file) sendSpans(x *exchange.Exchange, spans []span) error {
 		e.Fields = []exchange.Field{{Name: "Content-Range", Value: "bytes */" + strconv.FormatInt(f.size, 10)}}
 		return e
 	case 1:
-		f.addHead(&x.Resp.Fields)
+		f.addHead(x)
 		x.Resp.Fields.Add("Content-Type", f.mediaType)
 		x.Resp.Fields.Add("Content-Range", spans[0].contentRange(f.size))
 		x.Resp.Length = spans[0].length()
@@ -184,7 +184,7 @@ func (f *file) sendParts(x *exchange.Exchange, spans []span) error {
 			boundary, f.mediaType, s.contentRange(f.size))
 		total += int64(len(heads[i])) + s.length()
 	}
-	f.addHead(&x.Resp.Fields)
+	f.addHead(x)
 	x.Resp.Fields.Add("Content-Type", "multipart/byteranges; boundary="+boundary)
 	x.Resp.Length = total
 	if err := x.Start(206); err != nil {

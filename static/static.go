@@ -26,6 +26,8 @@ type Options struct {
 	DefaultType string            // of other suffixes; "": application/octet-stream
 	ETag        int               // parts of the tag, any sum of the ETag constants; 0: no tag
 	Charset     string            // added to text types that name none; "": not added
+	Force       string            // media type of every file, whatever its suffix; "": by suffix
+	Expires     *Expires          // how long answers may be kept; nil: not told
 }
 
 // Handler serves files. It is immutable.
@@ -33,15 +35,21 @@ type Handler struct {
 	types map[string]string
 	other string
 	etag  int
+
+	forced  string
+	expires *Expires
 }
 
 // New returns a handler; it copies what it needs of o.
 func New(o Options) *Handler {
-	h := &Handler{types: make(map[string]string, len(o.Types)), other: o.DefaultType, etag: o.ETag}
+	h := &Handler{types: make(map[string]string, len(o.Types)), other: o.DefaultType, etag: o.ETag, expires: o.Expires}
 	if h.other == "" {
 		h.other = "application/octet-stream"
 	}
 	h.other = withCharset(h.other, o.Charset)
+	if o.Force != "" {
+		h.forced = withCharset(o.Force, o.Charset)
+	}
 	for suffix, t := range o.Types {
 		h.types[suffix] = withCharset(t, o.Charset)
 	}
@@ -78,7 +86,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	case failed:
 		return exchange.Fail(412, "precondition_failed", "precondition does not hold for %s", x.Resource.Name)
 	case unchanged:
-		f.addValidators(&x.Resp.Fields)
+		f.addValidators(x)
 		return x.Start(304)
 	}
 	if v := rangeField(&x.Req); v != "" && f.ifRange(&x.Req.Fields) {
@@ -86,7 +94,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 			return f.sendSpans(x, spans)
 		}
 	}
-	f.addHead(&x.Resp.Fields)
+	f.addHead(x)
 	x.Resp.Fields.Add("Content-Type", f.mediaType)
 	x.Resp.Length = f.size
 	if err := x.Start(200); err != nil {
@@ -103,6 +111,8 @@ type file struct {
 	modified     time.Time
 	lastModified string // modified, as a field
 	recent       bool   // may change again within the second that modified names
+	coding       string // in which it is sent, as Resource.Coding
+	expiry       *Expiry
 }
 
 // memo is what a handler keeps with a version of a file. Another handler may
@@ -115,12 +125,13 @@ type memo struct {
 // describe returns what is said about the file of x. It is worked out once for
 // each version that is remembered, as soon as it does not depend on the clock.
 func (h *Handler) describe(x *exchange.Exchange) file {
-	if m, ok := x.Resource.Memo.Get().(*memo); ok && m.by == h {
+	if m, ok := x.Resource.Memo.Get().(*memo); ok && m.by == h && m.coding == x.Resource.Coding {
 		return m.file
 	}
 	info, now := x.Resource.Info, time.Now()
-	f := file{size: info.Size(), mediaType: h.mediaType(x.Resource.Name), modified: info.ModTime()}
-	f.etag = h.tag(f.size, f.modified.Unix(), info.Sys())
+	f := file{size: info.Size(), mediaType: h.mediaType(x.Resource.Name), modified: info.ModTime(), coding: x.Resource.Coding}
+	f.etag = h.tag(f.size, f.modified.Unix(), info.Sys(), f.coding)
+	f.expiry = h.expires.find(f.mediaType)
 	if f.modified.After(now) {
 		f.modified = now // RFC 9110 §8.8.2.1: not later than Date
 	}
@@ -135,6 +146,9 @@ func (h *Handler) describe(x *exchange.Exchange) file {
 
 // mediaType looks the suffix of name up, folding ASCII case.
 func (h *Handler) mediaType(name string) string {
+	if h.forced != "" {
+		return h.forced
+	}
 	i := len(name)
 	for i > 0 && name[i-1] != '.' && name[i-1] != '/' {
 		i--
@@ -159,8 +173,8 @@ func (h *Handler) mediaType(name string) string {
 
 // tag builds the strong tag "<size>-<mtime>-<inode>;;;" of the chosen parts in
 // lower-case hex (R-STATIC-5). A compressed variant ends otherwise behind its
-// first semicolon.
-func (h *Handler) tag(size, mtime int64, sys any) string {
+// first semicolon: its numbers are those of the compressed file.
+func (h *Handler) tag(size, mtime int64, sys any, coding string) string {
 	if h.etag&(ETagInode|ETagMTime|ETagSize) == 0 {
 		return ""
 	}
@@ -180,20 +194,38 @@ func (h *Handler) tag(size, mtime int64, sys any) string {
 	if st, ok := sys.(*syscall.Stat_t); ok {
 		part(ETagInode, st.Ino)
 	}
-	return string(append(b, `;;;"`...))
+	switch coding {
+	case "":
+		return string(append(b, `;;;"`...))
+	case "gzip":
+		coding = "gz"
+	}
+	return string(append(append(append(b, ';'), coding...), '"'))
 }
 
 // addHead adds what 200 and 206 have in common (R-STATIC-4).
-func (f *file) addHead(to *exchange.Fields) {
-	f.addValidators(to)
-	to.Add("Accept-Ranges", "bytes")
+func (f *file) addHead(x *exchange.Exchange) {
+	f.addValidators(x)
+	x.Resp.Fields.Add("Accept-Ranges", "bytes")
+	if f.coding != "" {
+		x.Resp.Fields.Add("Content-Encoding", f.coding)
+	}
 }
 
-func (f *file) addValidators(to *exchange.Fields) {
+// addValidators adds what 304 has too (RFC 9110 §15.4.5): a file that lies beside
+// itself in another coding varies, whichever of them was sent.
+func (f *file) addValidators(x *exchange.Exchange) {
+	to := &x.Resp.Fields
 	if f.etag != "" {
 		to.Add("ETag", f.etag)
 	}
 	to.Add("Last-Modified", f.lastModified)
+	if x.Resource.Siblings != 0 {
+		to.Add("Vary", "Accept-Encoding")
+	}
+	if f.expiry != nil {
+		f.expiry.add(to, f.modified, x.Recent())
+	}
 }
 
 // send sends part of the file: from memory if it is there, else by the wire's own

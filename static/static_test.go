@@ -194,7 +194,7 @@ func TestMediaType(t *testing.T) {
 func TestETagParts(t *testing.T) {
 	f := func(mask int, want string) {
 		t.Helper()
-		if got := New(Options{ETag: mask}).tag(0x400, 0x6b0c93ff, &syscall.Stat_t{Ino: 0x9e41bc}); got != want {
+		if got := New(Options{ETag: mask}).tag(0x400, 0x6b0c93ff, &syscall.Stat_t{Ino: 0x9e41bc}, ""); got != want {
 			t.Errorf("mask %d: %s, want %s", mask, got, want)
 		}
 	}

@@ -10,7 +10,7 @@ type Context struct {
 	Block
 	URI      string `conf:"uri" required:"1" doc:"/path, /path/ or exp:REGEX; see uriMatch"`
 	Type     string `conf:"type" default:"NULL" doc:"NULL or static, proxy, fcgi, lsapi, cgi, loadbalancer, redirect; others answer 503"`
-	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect"`
+	Location string `conf:"location" doc:"directory or file, relative to $DOC_ROOT; destination of a redirect. Under exp: $0 to $9 and & are what was captured"`
 	Handler  string `conf:"handler" expand:"1" changed:"a handler that is not declared leaves the path to files; LiteSpeed answers 403" when:"type=proxy" doc:"name of the application"`
 	Enabled  bool   `conf:"enabled" default:"1" doc:"0: no part of the search"`
 
@@ -21,7 +21,8 @@ type Context struct {
 	IndexFiles      []string       `conf:"indexFiles" doc:"index files; absent: the host's"`
 	AddCharset      string         `conf:"addDefaultCharset" default:"off" changed:"on means UTF-8; in LiteSpeed it is iso-8859-1" when:"=on|1|yes|true" doc:"off, on, or a charset"`
 	Charset         string         `conf:"addDefaultCharsetCustomized" default:"UTF-8" doc:"charset of on"`
-	ExtraHeaders    string         `conf:"extraHeaders" unit:"text" as:"later" doc:"lines: operations on response fields"`
+	OldCharset      string         `conf:"defaultCharsetCustomized" doc:"older name of addDefaultCharsetCustomized"`
+	ExtraHeaders    string         `conf:"extraHeaders" unit:"text" doc:"lines: [Header or RequestHeader] [set, append, merge, add or unset] NAME VALUE, or NAME: VALUE; NONE: none of the contexts around it. Answers of every kind, errors too; not about Content-Length, Transfer-Encoding, Connection and the like"`
 	EnableScript    bool           `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
 
 	Realm      string `conf:"realm" changed:"also asked for on [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"name of a realm: Basic authentication; instead of that of a context around it"`
@@ -29,17 +30,17 @@ type Context struct {
 	Required   string `conf:"required" default:"valid-user" doc:"valid-user, user a b, group g"`
 	Authorizer string `conf:"authorizer" expand:"1" doc:"fcgiauth application that is asked about the head of each request: 200 lets in, any other answer is the client's"`
 
-	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path stays inside, which is not honoured yet: it answers 503"`
+	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path: the request goes on there, and the client does not see it"`
 	StatusCode       int          `conf:"statusCode" range:"200..599" default:"302" doc:"redirect: status"`
-	EnableExpires    bool         `conf:"enableExpires" default:"0" as:"later,minor" doc:"Expires of static answers"`
-	ExpiresDefault   string       `conf:"expiresDefault" as:"later,minor" doc:"A or M and seconds, or words"`
-	ExpiresByType    string       `conf:"expiresByType" as:"later,minor" doc:"type/sub=A604800, comma list"`
-	AddMIMEType      string       `conf:"addMIMEType" as:"later" doc:"type/sub suffix suffix, comma list"`
-	ForceType        string       `conf:"forceType" as:"later" doc:"MIME type of everything below"`
-	DefaultType      string       `conf:"defaultType" as:"later" doc:"MIME type of files without a known suffix"`
-	AutoIndex        bool         `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
+	EnableExpires    bool         `conf:"enableExpires" default:"0" doc:"Expires and Cache-Control of files"`
+	ExpiresDefault   string       `conf:"expiresDefault" doc:"A or M and seconds, or words"`
+	ExpiresByType    string       `conf:"expiresByType" doc:"type/sub=A604800, comma list; the first that fits"`
+	AddMIMEType      string       `conf:"addMIMEType" doc:"type/sub suffix suffix, comma list"`
+	ForceType        string       `conf:"forceType" doc:"MIME type of every file below; NONE: none; a script is never sent as a file, and a type that runs files closes the context"`
+	DefaultType      string       `conf:"defaultType" doc:"MIME type of files without a known suffix"`
+	AutoIndex        bool         `conf:"autoIndex" default:"0" doc:"1: a directory without an index file is listed, without what the client could not ask for"`
 	Rewrite          *Rewrite     `conf:"rewrite" doc:"rewriting below this context, if it is one of files"`
-	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
+	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" doc:"own error pages, beside those of what is around"`
 	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later,minor" doc:"page cache"`
 
 	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"honoured,strict" doc:"how uri matches: prefix by whole segments; exact, the whole path; pattern, the whole path, where :name is one segment and * at the end the rest; regex, RE2, as after exp:. All but prefix go first, in the order of the file"`
@@ -55,7 +56,6 @@ type Context struct {
 
 	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 	_ struct{} `conf:"order" as:"obsolete" why:"webadmin" doc:"position in WebAdmin"`
-	_ struct{} `conf:"defaultCharsetCustomized" as:"later" doc:"older name of addDefaultCharsetCustomized"`
 	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of CGI programs"`
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
 	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect,minor" why:"context" doc:"compression"`

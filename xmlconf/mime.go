@@ -71,6 +71,9 @@ func (m *Mime) parse(text string, bad func(line int, text string)) {
 	}
 }
 
+// IsMediaType reports whether s may stand in Content-Type.
+func IsMediaType(s string) bool { return isType(s) }
+
 // isType accepts type/subtype, with parameters, without control characters: it
 // becomes a field of a response.
 func isType(s string) bool {

@@ -25,6 +25,7 @@ var reasons = map[string]reason{
 	"ldap":     {"realms of this kind are not implemented", "contexts that name the realm answer 503"},
 	"leftover": {"left from old versions of LiteSpeed", ""},
 	"listener": {"the listener decides the versions", ""},
+	"listing":  {"listings are a page of httpjet's own", ""},
 	"logger":   {"httpjet starts no logger", "lines do not reach the program: let it read the file"},
 	"module":   {"httpjet has no such filter", "what it blocked reaches the applications: block it in front of httpjet, or there"},
 	"ocsp":     {"OCSP stapling is not implemented", "clients refuse a certificate that demands a stapled answer"},

@@ -13,7 +13,7 @@ type Server struct {
 	UseIPInProxyHeader int           `conf:"useIpInProxyHeader" range:"0..4" default:"2" litespeed:"2, and X-Forwarded-For is read from the left" changed:"modes 2 and 3 read X-Forwarded-For from right to left, past trusted proxies; LiteSpeed believes its first address, or X-Real-IP" when:"=2|3" doc:"client address from X-Forwarded-For: 0 never, 1 always, 2 and 3 from trusted peers, 4 always its last entry"`
 	EnableH2C          bool          `conf:"enableh2c" default:"0" doc:"HTTP/2 with prior knowledge on plain listeners"`
 	IndexFiles         []string      `conf:"indexFiles" default:"index.html" doc:"index files of every host"`
-	AutoIndex          bool          `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
+	AutoIndex          bool          `conf:"autoIndex" default:"0" doc:"1: directories without an index file are listed, where a host says nothing"`
 	AdminEmails        []string      `conf:"adminEmails" as:"later,minor" doc:"contact in error pages and SERVER_ADMIN"`
 	SuspendedVhosts    []string      `conf:"suspendedVhosts" doc:"hosts that answer 403 to everything"`
 	AutoLoadHtaccess   bool          `conf:"autoLoadHtaccess" default:"0" doc:"read .htaccess files where a host says nothing"`
@@ -27,7 +27,7 @@ type Server struct {
 	Tuning     Tuning         `conf:"tuning" doc:"limits of the process"`
 	Logging    Logging        `conf:"logging" doc:"error log and access logs"`
 	Security   ServerSecurity `conf:"security" doc:"access lists and file rules"`
-	Expires    Expires        `conf:"expires" as:"later,minor" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
+	Expires    Expires        `conf:"expires" doc:"Expires and Cache-Control of static answers"`
 	Cache      Cache          `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
 	Quic       Quic           `conf:"quic" as:"later,minor" gate:"quicEnable" doc:"HTTP/3"`
 	Management *Management    `conf:"management" as:"honoured,strict" doc:"listener of status and metrics; --metrics-addr goes before its address"`
@@ -59,7 +59,7 @@ type Server struct {
 	_ struct{} `conf:"hideSigInErrorPage" default:"0" as:"later,minor" doc:"no signature in error pages"`
 	_ struct{} `conf:"adminRoot" as:"obsolete" why:"webadmin" doc:"WebAdmin console"`
 	_ struct{} `conf:"disableWebAdmin" as:"noeffect,minor" why:"webadmin" default:"1" doc:"WebAdmin console"`
-	_ struct{} `conf:"autoIndexURI" as:"later,minor" doc:"script that renders listings"`
+	_ struct{} `conf:"autoIndexURI" as:"noeffect,minor" why:"listing" doc:"script that renders listings"`
 	_ struct{} `conf:"enableIpGeo" default:"0" as:"noeffect" why:"geo" doc:"geo lookup"`
 	_ struct{} `conf:"ipToGeo" unit:"block" as:"noeffect,minor" why:"geo" doc:"geo databases"`
 	_ struct{} `conf:"ip2locDB" unit:"block" as:"noeffect,minor" why:"geo" doc:"IP2Location database"`

@@ -21,7 +21,7 @@ type VHost struct {
 	Security    HostSecurity `conf:"security" doc:"access lists and realms"`
 	Rewrite     Rewrite      `conf:"rewrite" doc:"rewriting"`
 	VHSSL       *VHSSL       `conf:"vhssl" doc:"own certificate"`
-	Expires     Expires      `conf:"expires" as:"later,minor" gate:"enableExpires" doc:"Expires and Cache-Control of static answers"`
+	Expires     Expires      `conf:"expires" doc:"Expires and Cache-Control of static answers"`
 	Cache       Cache        `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
 	AcmeDomains []string     `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
 
@@ -29,7 +29,7 @@ type VHost struct {
 	ScriptHandlers []*ScriptHandler `conf:"scriptHandlerList/scriptHandler" doc:"suffixes handed to applications"`
 	Contexts       []*Context       `conf:"contextList/context" doc:"parts of the URI space"`
 	WebSockets     []*WebSocket     `conf:"websocketList/websocket" doc:"WebSocket maps"`
-	ErrorPages     []*ErrorPage     `conf:"customErrorPages/errorPage" as:"later" doc:"own error pages"`
+	ErrorPages     []*ErrorPage     `conf:"customErrorPages/errorPage" doc:"own error pages"`
 	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
 
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
@@ -69,8 +69,8 @@ type Index struct {
 	Block
 	UseServer    int      `conf:"useServer" range:"0..2" default:"1" doc:"0 own list, 1 the server's, 2 own first"`
 	IndexFiles   []string `conf:"indexFiles" doc:"tried in order; - is none"`
-	AutoIndex    bool     `conf:"autoIndex" default:"0" as:"later" doc:"directory listings"`
-	AutoIndexURI string   `conf:"autoIndexURI" as:"later,minor" default:"/_autoindex/default.php" doc:"script that renders listings"`
+	AutoIndex    bool     `conf:"autoIndex" default:"0" doc:"1: a directory without an index file is listed; absent: the server's"`
+	AutoIndexURI string   `conf:"autoIndexURI" as:"noeffect,minor" why:"listing" default:"/_autoindex/default.php" doc:"script that renders listings"`
 }
 
 // ServerRewrite is the rewrite block of the server file.
@@ -114,8 +114,8 @@ type Expires struct {
 // ErrorPage is one own error page.
 type ErrorPage struct {
 	Block
-	ErrCode string   `conf:"errCode" doc:"status codes"`
-	URL     string   `conf:"url" doc:"local path, or URL"`
+	ErrCode string   `conf:"errCode" doc:"status codes from 400 to 505"`
+	URL     string   `conf:"url" doc:"local path, served under the status of the error; or URL, to which the client is sent with 302, but not for 401, whose challenge would be lost"`
 	_       struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
 }
 

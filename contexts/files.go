@@ -1,0 +1,131 @@
+package contexts
+
+import (
+	"slices"
+	"strings"
+
+	"httpjet/coding"
+	"httpjet/docroot"
+	"httpjet/exchange"
+	"httpjet/rewrite"
+)
+
+// resolve finds the file of the route. found is the path under which the root knows
+// it: that of the request, unless the context maps paths by an expression.
+func (v *VHost) resolve(x *exchange.Exchange, r *route, l *local, isScript func(string) bool) (res exchange.Resource, verdict docroot.Verdict, found string, err error) {
+	if r.context == nil || r.context.Map == nil {
+		res, verdict, err = v.resolvePath(x, r.files, x.Req.Path, l, isScript)
+		return res, verdict, res.Name, err
+	}
+	mapped := r.context.Map(x.Req.Path)
+	res, verdict, err = v.resolvePath(x, r.files, mapped, l, isScript)
+	if err != nil {
+		if exchange.StatusOf(err) == 301 {
+			err = slashRedirect(x) // the directory's own name is not for clients
+		}
+		return res, 0, "", err
+	}
+	found = res.Name
+	name, ok := strings.CutSuffix(x.Req.Path, res.PathInfo)
+	index := strings.TrimPrefix(found, mapped)
+	switch {
+	case !ok:
+		res.Close()
+		return exchange.Resource{}, 0, "", exchange.Fail(404, "not_found", "path info that is not in the path")
+	case index == found || index == "": // not an index file
+		res.Name = name
+	case strings.HasSuffix(name, "/"):
+		res.Name = name + index
+	default:
+		res.Name = name + "/" + index
+	}
+	return res, verdict, found, nil
+}
+
+// resolvePath opens the file that path names. What .htaccess files say of index files
+// and handlers goes by the cache, which knows of none.
+func (v *VHost) resolvePath(x *exchange.Exchange, files *docroot.Root, path string, l *local, isScript func(string) bool) (exchange.Resource, docroot.Verdict, error) {
+	if l == nil || l.settings == nil {
+		if x.Req.Media == "" {
+			return files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
+		}
+		return files.ResolveWith(path, x.Req.Query, nil, false, isScript)
+	}
+	names, set := l.settings.Index()
+	handles := x.Req.Media != "" || l.settings.Handles()
+	if !handles && !(set && strings.HasSuffix(path, "/")) {
+		return files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
+	}
+	return files.ResolveWith(path, x.Req.Query, names, set, func(suffix string) bool {
+		if isScript(suffix) {
+			return true
+		}
+		_, handler, _ := v.handlerOf(x, l, "."+suffix)
+		return handler
+	})
+}
+
+// list answers with the listing of a directory: of its names those that the client
+// could ask for. "Options -Indexes" takes it away.
+func (v *VHost) list(x *exchange.Exchange, r *route, l *local) error {
+	if l != nil && l.settings != nil && l.settings.Listing() < 0 {
+		return exchange.Fail(404, "not_found", "directory without an index file, and .htaccess files let nobody list it")
+	}
+	dir := x.Resource.Name
+	x.Resource.Listing.Entries = slices.DeleteFunc(x.Resource.Listing.Entries, func(e exchange.Entry) bool {
+		path := dir + e.Name
+		if e.Dir {
+			path += "/"
+		}
+		return !v.openTo(x, path) || !v.openTo(x, loosePath(path)) || v.refusesFile(x, r.context, x.Resource.Filename+"/"+e.Name, path)
+	})
+	r.handler = v.Listing
+	return nil
+}
+
+// openTo reports whether the contexts let the client have another path than its own,
+// without asking anybody: a password or an authorizer that its own path did not ask for
+// is one that it has not passed.
+func (v *VHost) openTo(x *exchange.Exchange, path string) bool {
+	return !v.contexts.guards.each(path, func(c *Context) bool {
+		if c.refuse(x) != nil {
+			return true
+		}
+		asks := c.Realm != nil || c.Authorizer != nil
+		return asks && !v.contexts.guards.each(x.Req.Path, func(o *Context) bool { return o == c })
+	})
+}
+
+// refusesFile reports whether .htaccess files refuse another file than the one of x.
+func (v *VHost) refusesFile(x *exchange.Exchange, c *Context, filename, path string) bool {
+	if c != nil && c.Root != nil {
+		return c.Dirs != nil && c.Dirs.CheckFile(filename, path, x) != nil
+	}
+	return v.Htaccess != nil && v.Htaccess.Verdict(rewrite.Request{Path: path, Method: x.Req.Method, Client: x.Req.Client, X: x}).Err() != nil
+}
+
+// takeSibling sends the file in a coding that the client likes better, from the file
+// beside it. That one passes every rule for itself; where it does not, the file goes
+// out as it is.
+func (v *VHost) takeSibling(x *exchange.Exchange, r *route, found string) {
+	plain := &x.Resource
+	c := coding.Choose(x.Req.Fields.Tokens("Accept-Encoding"), coding.Set(plain.Siblings))
+	if c == 0 {
+		return
+	}
+	name := plain.Name + c.Suffix()
+	if !v.openTo(x, name) || v.refusesFile(x, r.context, plain.Filename+c.Suffix(), name) {
+		return
+	}
+	coded, verdict, err := r.files.ResolveAt(x.Recent(), found+c.Suffix(), "", v.isScript)
+	if err != nil {
+		return
+	}
+	if verdict != docroot.Static || coded.PathInfo != "" || coded.Info.ModTime().Unix() < plain.Info.ModTime().Unix() {
+		coded.Close()
+		return
+	}
+	coded.Name, coded.Filename, coded.Siblings, coded.Coding = plain.Name, plain.Filename, plain.Siblings, c.Name()
+	plain.Close()
+	x.Resource = coded
+}
