@@ -182,7 +182,7 @@ f.xml:4:18: warn W-SKIPPED: virtualHost: skipped, it has no name`)
 func TestTreatments(t *testing.T) {
 	_, fs := server(t, `<user>nobody</user>
 <priority>0</priority><cpuAffinity>2</cpuAffinity>
-<autoIndex>1</autoIndex><adminRoot>x</adminRoot>
+<adminRoot>x</adminRoot>
 <expires><enableExpires>0</enableExpires><expiresByType>image/*=A1</expiresByType></expires>
 <cache><cacheEngine>7</cacheEngine></cache>
 <phpConfig><anything><goes/></anything></phpConfig><railsDefaults/>
@@ -192,7 +192,6 @@ func TestTreatments(t *testing.T) {
 	want(t, fs, `
 f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user; set User= in the systemd unit)
 f.xml:3:23: info I-NO-EFFECT: cpuAffinity has no effect (pinned workers)
-f.xml:4:1: warn W-NOT-YET: autoIndex is not honoured by this version
 f.xml:6:1: info I-NOT-YET: cache is not honoured by this version
 f.xml:7:1: warn W-NOT-YET: phpConfig is not honoured by this version
 f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)
@@ -204,12 +203,12 @@ f.xml:8:99: info I-NO-EFFECT: extProcessor "a": priority has no effect (nice lev
 func TestNotYetOnce(t *testing.T) {
 	_, fs := vhost(t, `<extProcessor><type>fcgi</type><name>a</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
 <extProcessor><type>fcgi</type><name>b</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
-<context><uri>/a/</uri><forceType>text/plain</forceType></context><context><uri>/b/</uri><forceType>text/plain</forceType></context>`)
+<context><uri>/a/</uri><phpIniOverride>php_flag x on</phpIniOverride></context><context><uri>/b/</uri><phpIniOverride>php_flag x on</phpIniOverride></context>`)
 	n := map[string]int{}
 	for _, f := range fs.All() {
 		n[f.Element[strings.LastIndexByte(f.Element, '/')+1:]]++
 	}
-	if n["priority"] != 1 || n["forceType"] != 2 {
+	if n["priority"] != 1 || n["phpIniOverride"] != 2 {
 		t.Error(lines(fs))
 	}
 }
@@ -387,7 +386,6 @@ B: 2</extraHeaders></context></contextList>`)
 		t.Errorf("extraHeaders %q at %v", c.ExtraHeaders, c.TextAt("extraHeaders"))
 	}
 	want(t, fs, `
-f.xml:8:52: warn W-NOT-YET: context "/q/": extraHeaders is not honoured by this version
 f.xml:7:10: warn W-SKIPPED: context "nope": skipped, this is no uri (start it with / or exp:)
 f.xml:8:24: warn W-VAR: context "/q/": location holds the unknown variable $NOPE, which stays as text`)
 }

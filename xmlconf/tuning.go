@@ -42,12 +42,12 @@ type Tuning struct {
 	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" litespeed:"20M" doc:"all files kept in memory; at most 1G is used"`
 	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later,minor" doc:"largest mapped file"`
 	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" litespeed:"20M" doc:"all mapped files"`
-	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip"`
+	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip; 0: no .gz files beside others either"`
 	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later,minor" litespeed:"0" doc:"gzip of application answers"`
 	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" litespeed:"4" doc:"gzip level"`
-	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" litespeed:"0" doc:"brotli level of application answers; 0 off"`
+	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" litespeed:"0" doc:"brotli level of application answers; 0 off, and no .br files beside others"`
 	BrCompressLevel      int      `conf:"brCompressLevel" range:"0..11" default:"5" as:"later,minor" doc:"brotli level"`
-	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd"`
+	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd; 0: no .zst files beside others either"`
 	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
 	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
 	ProxyProtocol        []string `conf:"proxyProtocol" changed:"where it is written, the connection of another peer that sends a header is closed" doc:"addresses and networks of peers that may send a PROXY header, version 1 or 2, on every listener"`
