@@ -75,10 +75,10 @@ func newDestination(location, uri string, re *regexp.Regexp, external bool) *des
 		d.local = !strings.HasPrefix(location, "//")
 		return d
 	}
-	text := ""
+	var text strings.Builder
 	for i, p := range d.parts {
-		text += p.text
-		_, host, ok := strings.Cut(text, "://")
+		text.WriteString(p.text)
+		_, host, ok := strings.Cut(text.String(), "://")
 		switch {
 		case !ok:
 			return nil // no scheme, or one that a client could choose

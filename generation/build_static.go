@@ -2,6 +2,7 @@ package generation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,9 +164,7 @@ func (b *builder) buildPages(outer contexts.Pages, list []*xmlconf.ErrorPage) co
 		return outer
 	}
 	pages := contexts.Pages{}
-	for status, url := range outer {
-		pages[status] = url
-	}
+	maps.Copy(pages, outer)
 	for _, p := range list {
 		for _, code := range strings.FieldsFunc(p.ErrCode, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 			if status, err := strconv.Atoi(code); err == nil && status >= 400 && status <= 505 && isPage(p.URL) {
