@@ -534,7 +534,8 @@ func TestReplaceWhileServed(t *testing.T) {
 	close(stop)
 	writer.Wait()
 	c.Close()
-	if after := openDescriptors(t); after != before {
+	// Fewer are no leak: a collection may have closed those of earlier tests meanwhile.
+	if after := openDescriptors(t); after > before {
 		t.Errorf("%d descriptors are open, before it were %d", after, before)
 	}
 }
