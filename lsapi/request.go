@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"httpjet/exchange"
@@ -62,11 +63,11 @@ func (protocol) Measure(r gateway.Request) (int, error) {
 	env, fields, others, count := 0, 1, 0, 0
 	var there [len(pointed)]bool
 	for name, value := range variables(r) {
-		if strings.IndexByte(name, 0) >= 0 || strings.ContainsAny(value, "\x00") || isField(name) && strings.ContainsAny(value, "\r\n") {
+		if strings.IndexByte(name, 0) >= 0 || strings.IndexByte(value, 0) >= 0 || isField(name) && strings.ContainsAny(value, "\r\n") {
 			return 0, &exchange.Error{Status: 400, Reason: "bad_request", Err: fmt.Errorf("control byte in variable %.40q", name)}
 		}
 		if isField(name) {
-			fields += len(fieldName(name)) + len(value) + len(": \r\n")
+			fields += len(bare(name)) + len(value) + len(": \r\n")
 			if indexOf(name) < 0 {
 				others++
 			}
@@ -139,10 +140,7 @@ func appendFields(b []byte, r gateway.Request) (out []byte, block, others int) {
 		}
 	}
 	start := index + knownLen + others*otherLen
-	if cap(b) < start {
-		b = append(make([]byte, 0, 2*start), b...)
-	}
-	b = b[:start]
+	b = slices.Grow(b, start-index)[:start]
 	clear(b[index:])
 	next := index + knownLen
 	for name, value := range variables(r) {
@@ -150,7 +148,7 @@ func appendFields(b []byte, r gateway.Request) (out []byte, block, others int) {
 			continue
 		}
 		nameAt := len(b) - start
-		b = append(b, fieldName(name)...)
+		b = appendFieldName(b, name)
 		nameLen := len(b) - start - nameAt
 		b = append(b, ": "...)
 		valueAt := len(b) - start
@@ -175,6 +173,30 @@ func appendVariable(b []byte, name, value string) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(value)+1))
 	b = append(append(b, name...), 0)
 	return append(append(b, value...), 0)
+}
+
+// bare is the part of a variable that comes from the name of its field.
+func bare(variable string) string { return strings.TrimPrefix(variable, "HTTP_") }
+
+// appendFieldName appends the name of the field that became a variable: "X-Foo-Bar"
+// of HTTP_X_FOO_BAR. Only names of letters, digits and '-' became variables, so that
+// nothing but their case is lost.
+func appendFieldName(b []byte, variable string) []byte {
+	begin := true
+	name := bare(variable)
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c == '_':
+			b = append(b, '-')
+		case 'A' <= c && c <= 'Z' && !begin:
+			b = append(b, c+'a'-'A')
+		default:
+			b = append(b, c)
+		}
+		begin = c == '_'
+	}
+	return b
 }
 
 // bodyLength is how the packet says n.
