@@ -412,26 +412,34 @@ func (s *lsapiSuite) figures() (string, error) {
 	if err := fpm.ready(s.r.ctx, dial("unix", s.fpmSock())); err != nil {
 		return "", err
 	}
-	rounds, each := s.r.pick(3, 7), 2*time.Second
-	var ls, fc []float64
-	for range rounds {
-		for _, m := range []struct {
-			path string
-			to   *[]float64
-		}{{"/hello.php", &ls}, {"/hello.fpm", &fc}} {
-			rate, err := s.rate(m.path, each)
-			if err != nil {
-				return "", err
-			}
-			*m.to = append(*m.to, rate)
-		}
+	// A pool that has lost no child, as FPM's.
+	if err := s.php.stop(); err != nil {
+		return "", err
 	}
-	slices.Sort(ls)
-	slices.Sort(fc)
-	a, b := ls[rounds/2], fc[rounds/2]
-	said := fmt.Sprintf("LSAPI %.0f requests/s, FastCGI %.0f, ratio %.2f (medians of %d rounds, %d workers each, LSAPI_ACCEPT_NOTIFY=1)", a, b, a/b, rounds, phpWorkers)
-	if s.r.mode == "full" && a < b {
-		return "", errors.New(said)
+	if s.php, err = s.r.startLSPHP(filepath.Join(s.dir, "lsphp"), s.sock, phpWorkers); err != nil {
+		return "", err
+	}
+	rounds := s.r.pick(9, 31)
+	var ls, fc, ratios []float64
+	for range rounds { // short ones in turns: what else the machine does hits both
+		a, err := s.rate("/hello.php", 500*time.Millisecond)
+		if err != nil {
+			return "", err
+		}
+		b, err := s.rate("/hello.fpm", 500*time.Millisecond)
+		if err != nil {
+			return "", err
+		}
+		ls, fc, ratios = append(ls, a), append(fc, b), append(ratios, a/b)
+	}
+	for _, list := range [][]float64{ls, fc, ratios} {
+		slices.Sort(list)
+	}
+	mid, low, high := rounds/2, rounds/4, rounds-1-rounds/4
+	said := fmt.Sprintf("LSAPI %.0f requests/s, FastCGI %.0f, ratio %.2f, half of the rounds %.2f to %.2f (medians of %d paired rounds, %d workers each, LSAPI_ACCEPT_NOTIFY=1)",
+		ls[mid], fc[mid], ratios[mid], ratios[low], ratios[high], rounds, phpWorkers)
+	if s.r.mode == "full" && ratios[high] < 1 {
+		return "", errors.New(said) // beyond what the rounds differ by
 	}
 	return said, nil
 }
