@@ -48,8 +48,13 @@ func variables(r gateway.Request) func(yield func(name, value string) bool) {
 		if r.Call.Params == nil {
 			return
 		}
-		for name, value := range r.Call.Params.All() {
-			if !exchange.EqualName(name, "CONTENT_LENGTH") && !yield(name, value) {
+		list := r.Call.Params
+		for i := range list.Len() {
+			f := list.At(i)
+			if len(f.Name) == len("CONTENT_LENGTH") && exchange.EqualName(f.Name, "CONTENT_LENGTH") {
+				continue
+			}
+			if !yield(f.Name, f.Value) {
 				return
 			}
 		}
@@ -63,7 +68,7 @@ func (protocol) Measure(r gateway.Request) (int, error) {
 	env, fields, others, count := 0, 1, 0, 0
 	var there [len(pointed)]bool
 	for name, value := range variables(r) {
-		if strings.IndexByte(name, 0) >= 0 || strings.IndexByte(value, 0) >= 0 || isField(name) && strings.ContainsAny(value, "\r\n") {
+		if strings.IndexByte(name, 0) >= 0 || strings.IndexByte(value, 0) >= 0 || isField(name) && (strings.IndexByte(value, '\r') >= 0 || strings.IndexByte(value, '\n') >= 0) {
 			return 0, &exchange.Error{Status: 400, Reason: "bad_request", Err: fmt.Errorf("control byte in variable %.40q", name)}
 		}
 		if isField(name) {
@@ -207,21 +212,33 @@ func bodyLength(n int64) int {
 	return int(n)
 }
 
+// places are those of the fields in the index.
+var places = func() map[string]int {
+	m := make(map[string]int, len(known))
+	for i, name := range known {
+		m[name] = i
+	}
+	return m
+}()
+
 // indexOf returns the place of a field in the index, -1 for others.
 func indexOf(name string) int {
-	for i, k := range known {
-		if k == name {
-			return i
-		}
+	if i, ok := places[name]; ok {
+		return i
 	}
 	return -1
 }
 
 func pointedAt(name string) int {
-	for i, p := range pointed {
-		if p == name {
-			return i
-		}
+	switch name {
+	case "SCRIPT_FILENAME":
+		return 0
+	case "SCRIPT_NAME":
+		return 1
+	case "QUERY_STRING":
+		return 2
+	case "REQUEST_METHOD":
+		return 3
 	}
 	return -1
 }
