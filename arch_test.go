@@ -20,7 +20,7 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
-	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace headers",
+	/* 1 wires    */ "rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace headers apps",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
@@ -39,6 +39,7 @@ var levels = []string{
 var census = []string{
 	"accesslog.flush",
 	"control.serve",
+	"apps.run", "apps.watchEnd", "apps.prove", "apps.wait", "apps.read", // of started applications
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"extproc.feed", "extproc.passHints", // of calls over HTTP/2
