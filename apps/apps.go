@@ -13,6 +13,9 @@ package apps
 import (
 	"context"
 	"log/slog"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,6 +137,9 @@ func (s *Supervisor) Start(a *App) {
 	a.sup, a.prev = s, s.holders[a.opt.Socket]
 	a.mu.Unlock()
 	s.holders[a.opt.Socket] = a
+	if !a.opt.Identity.Set && os.Geteuid() == 0 {
+		s.Log.Warn("application runs as root; write extUser", "app", a.opt.Name)
+	}
 	s.running.Add(1)
 	go a.run()
 }
@@ -146,6 +152,9 @@ func (s *Supervisor) List() []Info {
 		list = append(list, a)
 	}
 	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b *App) int {
+		return strings.Compare(a.opt.Scope+"\x00"+a.opt.Name, b.opt.Scope+"\x00"+b.opt.Name)
+	})
 	out := make([]Info, 0, len(list))
 	for _, a := range list {
 		out = append(out, a.Info())

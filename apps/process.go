@@ -56,7 +56,7 @@ func (a *App) launch() (*process, error) {
 		return nil, err
 	}
 	defer w.Close()
-	cmd := exec.Command(a.sup.Launcher[0], a.sup.Launcher[1:]...)
+	cmd := &exec.Cmd{Path: a.sup.Launcher[0], Args: append([]string{"httpjet"}, a.sup.Launcher[1:]...)}
 	if a.opt.Env != "" {
 		cmd.Env = strings.Split(a.opt.Env, "\x00")
 	}

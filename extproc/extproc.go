@@ -58,6 +58,8 @@ type Target struct {
 	// Of FastCGI applications.
 	MaxParams int64 // bytes of all variables; 0: the default
 	Children  int   // calls that the application takes at once; 0: not known
+
+	Start string // identity of the application where httpjet starts it; "": it does not
 }
 
 // fill puts the defaults where t has zeros (spec §39).

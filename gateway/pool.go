@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -98,7 +99,11 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 	}
 	// Both at once: a group may try its next peer, and 503 is the answer if
 	// there is none.
-	return nil, &exchange.Error{Status: 503, Reason: p.unavailable, Err: extproc.NewDialError(dctx, p.target.Address, err)}
+	e := &exchange.Error{Status: 503, Reason: p.unavailable, Err: extproc.NewDialError(dctx, p.target.Address, err)}
+	if why, ok := errors.AsType[*exchange.Error](err); ok { // that of a started application says when it may be back
+		e.Fields = why.Fields
+	}
+	return nil, e
 }
 
 // pop takes the newest idle connection, nil if there is none.

@@ -35,6 +35,8 @@ type builder struct {
 	peers  []probes.Peer              // that have a health check
 	probed map[peerKey]bool
 	prints xmlconf.Fingerprints
+
+	sockets map[string]*processor // by the path at which it is started
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller
@@ -45,7 +47,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{},
-		probed: map[peerKey]bool{}}
+		probed: map[peerKey]bool{}, sockets: map[string]*processor{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
 		tunnels: map[string]*tunnels.Set{}, tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{

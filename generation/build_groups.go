@@ -1,8 +1,10 @@
 package generation
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,9 +66,9 @@ func (b *builder) buildGroup(p *processor) *groups.Group {
 	}
 	for i, pe := range p.peers {
 		t, a := pe.target(), pe.owner.decl.Targets[pe.i]
-		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.client(t, pe.owner.tls), Drained: slices.Contains(d.Drained, i)}
+		peer := groups.Peer{ID: a.Scheme + "://" + a.Address, Client: b.peerClient(pe, t), Drained: slices.Contains(d.Drained, i)}
 		check, _ := healthCheck(pe.owner)
-		m := member{client: peer.Client, address: a, probe: check.Probe}
+		m := member{client: peer.Client, address: a, probe: check.Probe, started: pe.starts()}
 		peer.Verdict, m.clock = b.verdict(pe, t, peer.Client)
 		peer.Seat = b.seat(seatKey{p.scope, d.Name, p.kind, t.Name + " " + peer.ID})
 		u.peers = append(u.peers, m)
@@ -108,19 +110,35 @@ func (b *builder) label(p *processor) string {
 	return name
 }
 
+// peerClient leases the client of a peer. Connections to a started application are
+// its own: one that replaces it has other clients.
+func (b *builder) peerClient(pe peer, t extproc.Target) extproc.Client {
+	if !pe.starts() {
+		return b.client(t, pe.owner.tls)
+	}
+	a := b.startOf(pe, t)
+	t.Start = b.startKey(pe)
+	return b.application(t, a.Dial)
+}
+
 // client leases the client of a target; base is the TLS that t names by its TLSID.
 func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
 	if t.Kind != extproc.KindProxy {
-		c, release := b.kept.Apps.Acquire(t, func() *gateway.Client {
-			if t.Kind == extproc.KindLSAPI {
-				return lsapi.New(t, gateway.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
-			}
-			return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Counts: &b.kept.FastCGI, Places: &b.kept.Places, Dial: b.kept.Dialer.Dial})
-		})
-		b.g.leases = append(b.g.leases, release)
-		return c
+		return b.application(t, b.kept.Dialer.Dial)
 	}
 	c, release := b.kept.Proxies.Acquire(t, func() ProxyClient { return newProxyClient(&b.kept.Dialer, t, base) })
+	b.g.leases = append(b.g.leases, release)
+	return c
+}
+
+// application leases the client of an application.
+func (b *builder) application(t extproc.Target, dial func(ctx context.Context, network, address string) (net.Conn, error)) extproc.Client {
+	c, release := b.kept.Apps.Acquire(t, func() *gateway.Client {
+		if t.Kind == extproc.KindLSAPI {
+			return lsapi.New(t, gateway.Options{Bodies: b.kept.Bodies, Places: &b.kept.Places, Dial: dial})
+		}
+		return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Counts: &b.kept.FastCGI, Places: &b.kept.Places, Dial: dial})
+	})
 	b.g.leases = append(b.g.leases, release)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"httpjet/apps"
 	"httpjet/extproc"
 	"httpjet/groups"
 	"httpjet/xmlconf"
@@ -24,6 +25,7 @@ type processor struct {
 	group *groups.Group         // once something names it
 	up    *upstream             // likewise
 	fault string                // why it cannot be routed to although it resolves; "" if it can
+	start *apps.Options         // what its program is started with; nil: it is not
 	tls   *tls.Config           // what its <upstreamTLS> says; nil without one
 	tlsID string                // and what it is known by
 }
@@ -116,6 +118,7 @@ func (b *builder) describe(p *processor) {
 	}
 	if p.runs == xmlconf.KindFastCGI || p.runs == xmlconf.KindLSAPI {
 		b.describeApplication(p)
+		b.describeStart(p)
 	}
 	for i := range d.Targets {
 		p.peers = append(p.peers, peer{p, i})
@@ -187,6 +190,10 @@ func (pe peer) target() extproc.Target {
 		if d.UpstreamTLS != nil && d.UpstreamTLS.ServerName != "" {
 			t.TLSName = d.UpstreamTLS.ServerName
 		}
+	}
+	if n := d.Instances; pe.starts() && n > 1 { // each process serves so many at once
+		t.MaxConns = min(t.MaxConns, n*max(1, t.Children))
+		t.Children *= n
 	}
 	if !d.PersistConn {
 		t.KeepAlive = 0

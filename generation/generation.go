@@ -18,6 +18,7 @@ import (
 
 	"httpjet/access"
 	"httpjet/accesslog"
+	"httpjet/apps"
 	"httpjet/budget"
 	"httpjet/contexts"
 	"httpjet/docroot"
@@ -50,6 +51,7 @@ type Kept struct {
 	Apps     keep.Map[extproc.Target, *gateway.Client]
 	Places   gateway.Places // of Apps
 	FastCGI  gateway.Counts // of those that speak it
+	Started  keep.Map[apps.Options, *apps.App]
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]
 	Seats    keep.Map[seatKey, *groups.Seat]
@@ -135,6 +137,7 @@ type Generation struct {
 	routes       map[routeKey]*metrics.Route
 	routed       []metrics.Routed // the same, in the order of the file
 	leases       []func()
+	started      []*apps.App
 	tunnels      map[string]*tunnels.Set // that it leases
 	probes       *probes.Scheduler
 	peers        []probes.Peer // that it probes

@@ -31,6 +31,9 @@ func (g *Generation) Rehearse(ctx context.Context, next *Generation) []Tried {
 	for _, u := range next.upstreams {
 		was := upstreamOf(g, u)
 		for i, m := range u.peers {
+			if m.started { // with the reload, not before
+				continue
+			}
 			if was != nil && slices.ContainsFunc(was.peers, func(o member) bool { return o.client == m.client }) {
 				continue
 			}

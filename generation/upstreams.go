@@ -37,6 +37,7 @@ type upstream struct {
 
 // member is a peer of an upstream beside what its group knows.
 type member struct {
+	started bool // httpjet starts the application
 	client  extproc.Client
 	address xmlconf.Address
 	probe   extproc.Probe // of its health check; zero: connect

@@ -63,7 +63,7 @@ func (s *Server) observe() {
 func (s *Server) state() status.State {
 	n := s.front.Snapshot()
 	out := status.State{Version: Version, Started: s.started, Draining: s.draining.Load(), Reload: status.Reload{Result: "none"},
-		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving()}
+		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), Apps: s.apps.List()}
 	if r := s.reloaded.Load(); r != nil {
 		out.Reload = *r
 	}

@@ -18,6 +18,7 @@ import (
 
 	"httpjet/access"
 	"httpjet/accesslog"
+	"httpjet/apps"
 	"httpjet/budget"
 	"httpjet/control"
 	"httpjet/extproc"
@@ -51,6 +52,9 @@ type Options struct {
 	// ControlSocket is the path of the control socket, relative to Root; "": off.
 	ControlSocket string
 
+	// Launcher is the command that becomes a started application (apps.Enter).
+	Launcher []string
+
 	Stderr io.Writer // diagnostics, besides the error log; nil: dropped
 
 	// Ready is called once, when all listeners accept: addresses by the name of
@@ -64,6 +68,7 @@ type Server struct {
 	log   *slog.Logger
 	logTo logTarget
 	kept  generation.Kept
+	apps  apps.Supervisor
 	front front.Server
 	api   status.API
 
@@ -101,6 +106,7 @@ func Run(ctx context.Context, opt Options) error {
 	s.logTo.set(nil, slog.LevelInfo)
 	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
 	s.front.Log = s.log
+	s.apps.Log, s.apps.Launcher = s.log, opt.Launcher
 	s.front.Current = func() front.Site { return s.current.Load() }
 
 	// Each kind has room of its own: a burst of reloads becomes one (R-RELOAD-8)
@@ -299,6 +305,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		old.StopProbes()
 	}
 	g.StartProbes()
+	g.StartApplications(&s.apps)
 	for key, l := range s.listeners {
 		if !wants(g, key) {
 			delete(s.listeners, key)
@@ -485,6 +492,7 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	s.stopAdmin()
 	s.log.Info("stopped")
 	s.current.Load().Retire()
+	s.apps.Close()
 	s.kept.Dialer.Resolver.Close()
 }
 

@@ -64,6 +64,9 @@ func (a *API) status(*http.Request) (int, any) {
 		for i, why := range d.Generation.Degraded {
 			d.Generation.Degraded[i] = discreet(why)
 		}
+		for i := range d.Apps { // what a program said is for who may read the log
+			d.Apps[i].LastExit, d.Apps[i].Fault = "", ""
+		}
 	}
 	return http.StatusOK, d
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"httpjet/apps"
 	"httpjet/extproc"
 	"httpjet/generation"
 	"httpjet/xmlconf"
@@ -14,16 +15,17 @@ type State struct {
 	Generation *generation.Generation // in force; nil: none yet
 	Version    string
 	Started    time.Time
-	Draining   bool       // the server is stopping
-	Reload     Reload     // the last one
-	Listeners  []Listener // open ones
-	Finished   uint64     // requests
-	Classes    [6]uint64  // responses by class of status; 0 and 1 are empty
-	Active     int        // requests being served
-	Open       int        // client connections
-	Tunnels    int        // upgraded ones among them
-	Leaving    []Leaving  // those that will be closed
-	Management Config     // of the management listener; Addr "": there is none
+	Draining   bool        // the server is stopping
+	Reload     Reload      // the last one
+	Listeners  []Listener  // open ones
+	Finished   uint64      // requests
+	Classes    [6]uint64   // responses by class of status; 0 and 1 are empty
+	Active     int         // requests being served
+	Open       int         // client connections
+	Tunnels    int         // upgraded ones among them
+	Leaving    []Leaving   // those that will be closed
+	Apps       []apps.Info // that the server starts
+	Management Config      // of the management listener; Addr "": there is none
 }
 
 // The documents below are what machines read. Names stay; what is new is added
@@ -41,6 +43,18 @@ type Status struct {
 	Caches     map[string]any `json:"caches"`
 	Relays     int            `json:"websocket_relays"`
 	Leaving    []Leaving      `json:"tunnels_leaving"`
+	Apps       []Application  `json:"applications"`
+}
+
+// Application is one that the server starts (autoStart).
+type Application struct {
+	Scope    string `json:"scope"`
+	Name     string `json:"name"`
+	State    string `json:"state"` // waiting, starting, ready, failed, ending or ended
+	PIDs     []int  `json:"pids"`
+	Restarts uint64 `json:"restarts"`
+	LastExit string `json:"last_exit,omitempty"` // how the last process ended
+	Fault    string `json:"fault,omitempty"`     // why it does not serve
 }
 
 // Leaving is open tunnels whose route or peer is another one now: they are closed
@@ -204,6 +218,11 @@ func statusOf(s *State, now time.Time) Status {
 		out.Listeners = []Listener{}
 	}
 	out.Leaving = append([]Leaving{}, s.Leaving...)
+	out.Apps = []Application{}
+	for _, a := range s.Apps {
+		out.Apps = append(out.Apps, Application{Scope: a.Scope, Name: a.Name, State: a.State.String(),
+			PIDs: append([]int{}, a.PIDs...), Restarts: a.Restarts, LastExit: a.LastExit, Fault: a.Fault})
+	}
 	for class, name := range [...]string{2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"} {
 		if name != "" {
 			out.Requests.ByClass[name] = s.Classes[class]

@@ -194,21 +194,19 @@ f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user; 
 f.xml:3:23: info I-NO-EFFECT: cpuAffinity has no effect (pinned workers)
 f.xml:6:1: info I-NOT-YET: cache is not honoured by this version
 f.xml:7:1: warn W-NOT-YET: phpConfig is not honoured by this version
-f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)
-f.xml:8:99: info I-NO-EFFECT: extProcessor "a": priority has no effect (nice level of the program)`)
+f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)`)
 }
 
-// What is not honoured is told once for processors and error pages, and for each
-// context.
+// What is not honoured is told once, and for each context.
 func TestNotYetOnce(t *testing.T) {
-	_, fs := vhost(t, `<extProcessor><type>fcgi</type><name>a</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
-<extProcessor><type>fcgi</type><name>b</name><address>127.0.0.1:1</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
+	_, fs := vhost(t, `<cache><enableCache>1</enableCache></cache>
+<cache><enableCache>1</enableCache></cache>
 <context><uri>/a/</uri><phpIniOverride>php_flag x on</phpIniOverride></context><context><uri>/b/</uri><phpIniOverride>php_flag x on</phpIniOverride></context>`)
 	n := map[string]int{}
 	for _, f := range fs.All() {
 		n[f.Element[strings.LastIndexByte(f.Element, '/')+1:]]++
 	}
-	if n["priority"] != 1 || n["phpIniOverride"] != 2 {
+	if n["cache"] != 1 || n["phpIniOverride"] != 2 {
 		t.Error(lines(fs))
 	}
 }

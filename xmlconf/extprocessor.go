@@ -45,27 +45,28 @@ type ExtProcessor struct {
 	UpstreamTLS    *UpstreamTLS    `conf:"upstreamTLS" as:"honoured,strict" doc:"TLS towards the peers, whose addresses are https:// or h2s://"`
 	ProxyOptions
 
-	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" as:"noeffect" why:"autorun" doc:"httpjet starts no application; run it by systemd or spawn-fcgi"`
-	Path         string        `conf:"path" expand:"1" as:"noeffect,minor" why:"starts" doc:"program; httpjet starts none"`
-	Instances    int           `conf:"instances" range:"0..2000" default:"1" as:"noeffect,minor" why:"starts" doc:"copies of the program"`
-	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"0" as:"noeffect,minor" why:"starts" doc:"start with the server"`
-	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1.." default:"-1" as:"noeffect,minor" why:"starts" doc:"idle life of the program"`
+	// Of a program that httpjet starts: autoStart, and a Unix socket as address.
+	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" litespeed:"1" doc:"1, 2, 3: httpjet starts the program of path on the Unix socket of address; not for type proxy. 0: it is started otherwise"`
+	Path         string        `conf:"path" expand:"1" doc:"program and arguments, absolute or below the server root"`
+	Instances    int           `conf:"instances" range:"0..2000" default:"1" doc:"processes of the program on one socket; if more than one, maxConns is at most as many times the children of each"`
+	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"1" litespeed:"3" changed:"2 and 3 are 1: the program ends with the server" when:"=2|3" doc:"0: started by the first request; 1, 2, 3: with the server"`
+	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1..1000000" default:"-1" doc:"without a connection for so long, the program is stopped until a request comes; 0 or less: never"`
+	Backlog      int           `conf:"backlog" range:"1..4096" default:"100" doc:"connections that wait at the socket of the program"`
+	ExtUser      string        `conf:"extUser" expand:"1" doc:"user that the program runs as; another one than httpjet's own needs root, and a uid from minUID on"`
+	ExtGroup     string        `conf:"extGroup" expand:"1" doc:"group that the program runs as; that of extUser when absent; supplementary groups are dropped"`
+	Umask        string        `conf:"umask" doc:"of the program, octal; the server's when absent"`
+	Priority     int           `conf:"priority" range:"-20..20" default:"0" litespeed:"1 more than the server's" doc:"nice level of the program; the server's when absent"`
+	MemSoftLimit int64         `conf:"memSoftLimit" unit:"size" range:"0.." default:"0" doc:"address space of each process; 0: that of CGIRLimit"`
+	MemHardLimit int64         `conf:"memHardLimit" unit:"size" range:"0.." default:"0" doc:"address space that it may raise its limit to; 0: that of CGIRLimit"`
+	ProcSoft     int           `conf:"procSoftLimit" range:"0..1000000" default:"0" doc:"processes of its user; 0: that of CGIRLimit"`
+	ProcHard     int           `conf:"procHardLimit" range:"0..1000000" default:"0" doc:"processes that it may raise its limit to; 0: that of CGIRLimit"`
 
 	// Targets are the addresses, read; in the order of Addresses. Empty for
 	// processors that cannot be routed to.
 	Targets []Address
 	Drained []int // AddressDrain as ordinals of Targets
 
-	_ struct{} `conf:"backlog" as:"obsolete" why:"starts" doc:"listen backlog of the program"`
 	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
-	_ struct{} `conf:"extUser" as:"noeffect,minor" why:"starts" doc:"identity of the program"`
-	_ struct{} `conf:"extGroup" as:"noeffect,minor" why:"starts" doc:"identity of the program"`
-	_ struct{} `conf:"umask" as:"noeffect,minor" why:"starts" doc:"umask of the program"`
-	_ struct{} `conf:"priority" as:"noeffect,minor" why:"starts" default:"0" doc:"nice level of the program"`
-	_ struct{} `conf:"memSoftLimit" as:"noeffect,minor" why:"starts" doc:"memory of the program"`
-	_ struct{} `conf:"memHardLimit" as:"noeffect,minor" why:"starts" doc:"memory of the program"`
-	_ struct{} `conf:"procSoftLimit" as:"noeffect,minor" why:"starts" doc:"processes of the program"`
-	_ struct{} `conf:"procHardLimit" as:"noeffect,minor" why:"starts" doc:"processes of the program"`
 }
 
 // ProcessorKind is the family that a processor's type means (R-CFG-11).

@@ -57,21 +57,22 @@ type PerClientLimit struct {
 	_               struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
 }
 
-// CGIRLimit is the limits of started applications; httpjet starts none yet.
+// CGIRLimit is the limits of started applications, where they have none of their own.
 type CGIRLimit struct {
 	Block
-	_ struct{} `conf:"maxCGIInstances" as:"obsolete" why:"starts" doc:"programs at once"`
-	_ struct{} `conf:"minUID" as:"obsolete" why:"starts" doc:"least user id"`
-	_ struct{} `conf:"minGID" as:"obsolete" why:"starts" doc:"least group id"`
+	_        struct{} `conf:"maxCGIInstances" as:"obsolete" why:"starts" doc:"programs at once"`
+	MinUID   int      `conf:"minUID" range:"10..2000000000" default:"100" doc:"least user id that a program is started as"`
+	MinGID   int      `conf:"minGID" range:"5..2000000000" default:"100" doc:"least group id that a program is started as"`
+	MemSoft  int64    `conf:"memSoftLimit" unit:"size" range:"0.." default:"0" doc:"address space of each process that is started; 0: no limit"`
+	MemHard  int64    `conf:"memHardLimit" unit:"size" range:"0.." default:"0" doc:"address space that it may raise its limit to; 0: no limit"`
+	ProcSoft int      `conf:"procSoftLimit" range:"0..1000000" default:"0" doc:"processes of the user of a program that is started; 0: no limit"`
+	ProcHard int      `conf:"procHardLimit" range:"0..1000000" default:"0" doc:"processes that it may raise its limit to; 0: no limit"`
+
 	_ struct{} `conf:"forceGID" as:"obsolete" why:"starts" doc:"group id"`
 	_ struct{} `conf:"umask" as:"obsolete" why:"starts" doc:"umask"`
 	_ struct{} `conf:"priority" as:"obsolete" why:"process" doc:"nice level"`
 	_ struct{} `conf:"CPUSoftLimit" as:"obsolete" why:"starts" doc:"CPU seconds"`
 	_ struct{} `conf:"CPUHardLimit" as:"obsolete" why:"starts" doc:"CPU seconds"`
-	_ struct{} `conf:"memSoftLimit" as:"obsolete" why:"starts" doc:"memory"`
-	_ struct{} `conf:"memHardLimit" as:"obsolete" why:"starts" doc:"memory"`
-	_ struct{} `conf:"procSoftLimit" as:"obsolete" why:"starts" doc:"processes"`
-	_ struct{} `conf:"procHardLimit" as:"obsolete" why:"starts" doc:"processes"`
 	_ struct{} `conf:"cgidSock" as:"obsolete" why:"starts" doc:"socket of the CGI daemon"`
 	_ struct{} `conf:"cgroups" as:"obsolete" why:"starts" doc:"control groups"`
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"httpjet/apps"
 	"httpjet/check"
 	"httpjet/demo"
 	"httpjet/server"
@@ -63,7 +64,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
-	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), applicationCmd(), versionCmd())
 	return cmd
 }
 
@@ -83,6 +84,7 @@ func serveCmd(dir *string) *cobra.Command {
 			if checkOnly {
 				return runCheck(check.Options{Root: *dir})
 			}
+			o.Launcher = []string{"/proc/self/exe", applicationName} // this binary, also when an upgrade has replaced the file
 			o.Root, o.MetricsDefault = *dir, !cmd.Flags().Changed("metrics-addr")
 			if err := server.Run(cmd.Context(), o); err != nil {
 				return failure{err}
@@ -115,6 +117,19 @@ func demoCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:8080", "address of the demonstration")
 	return cmd
+}
+
+// applicationName is the command by which the server starts applications.
+const applicationName = "start-application"
+
+func applicationCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    applicationName,
+		Short:  "Become an application; the server uses it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return exit(apps.Enter()) },
+	}
 }
 
 func versionCmd() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/fcgi"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -314,4 +315,16 @@ func cmdRequests(ts *testscript.TestScript, neg bool, args []string) {
 	for _, r := range b.requests {
 		fmt.Fprintf(ts.Stdout(), "%s\n", r)
 	}
+}
+
+// application is a program that the server starts: it answers with its STAGE by
+// FastCGI at descriptor 0. With FAULT it says so and ends.
+func application() {
+	if fault := os.Getenv("FAULT"); fault != "" {
+		fmt.Fprintln(os.Stderr, fault)
+		os.Exit(3)
+	}
+	fcgi.Serve(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "stage %s\n", os.Getenv("STAGE"))
+	}))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -21,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden parts of scripts")
 
 // TestMain makes the test binary serve as httpjet for the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"httpjet": main})
+	testscript.Main(m, map[string]func(){"httpjet": main, "fcgi-application": application})
 }
 
 // TestScripts runs whole sessions with the program: see testdata/script. Its
@@ -79,6 +80,11 @@ func setup(env *testscript.Env) error {
 		vars: map[string]string{}, roots: x509.NewCertPool(), backends: map[string]*backend{},
 		requests: map[string]*started{}, idle: map[string]net.Conn{}, sockets: map[string]*websocket.Conn{},
 	}
+	path, err := exec.LookPath("fcgi-application")
+	if err != nil {
+		return err
+	}
+	s.vars["APPLICATION"] = path // application, as a program
 	env.Values[sessionKey{}] = s
 	env.Defer(func() { s.end(env.T()) })
 	return nil
