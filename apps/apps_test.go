@@ -216,6 +216,20 @@ func TestGroupIsKilledAsAWhole(t *testing.T) {
 	gone(t, child)
 }
 
+// Children that lead sessions of their own, as those of lsphp: they end with the
+// leader too, however it ends.
+func TestChildrenInOtherSessionsEnd(t *testing.T) {
+	r := newRig(t, "session")
+	a := r.start()
+	await(t, a, "not ready", in(Ready))
+	child, err := strconv.Atoi(content(t, r.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(a.Info().PIDs[0], syscall.SIGKILL)
+	gone(t, child)
+}
+
 func TestOnDemandAndIdle(t *testing.T) {
 	r := newRig(t, "serve")
 	r.opt.OnDemand, r.opt.Idle = true, 50e6

@@ -54,6 +54,14 @@ func application(mode, file string) {
 		select {}
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
+	case "session": // a process in a session of its own
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env, cmd.Stdin, cmd.Stdout = []string{"APPS_TEST=mute"}, os.Stdin, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if cmd.Start() == nil {
+			os.WriteFile(file+".part", fmt.Append(nil, cmd.Process.Pid), 0o600)
+			os.Rename(file+".part", file)
+		}
 	case "family": // a process in its group that outlives it, if it is let
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = []string{"APPS_TEST=mute"}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +24,7 @@ type process struct {
 	began time.Time
 	log   *slog.Logger
 	how   string // it ended; set before wait reports it
+	link  string // what a descriptor of out reads as in /proc
 	last  string // line that it wrote; owned by read until it is over
 }
 
@@ -56,6 +59,11 @@ func (a *App) launch() (*process, error) {
 		return nil, err
 	}
 	defer w.Close()
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.Fd()))
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
 	cmd := &exec.Cmd{Path: a.sup.Launcher[0], Args: append([]string{"httpjet"}, a.sup.Launcher[1:]...)}
 	if a.opt.Env != "" {
 		cmd.Env = strings.Split(a.opt.Env, "\x00")
@@ -68,7 +76,7 @@ func (a *App) launch() (*process, error) {
 		r.Close()
 		return nil, fmt.Errorf("%s: %w", a.opt.program(), err)
 	}
-	return &process{cmd: cmd, out: r, began: time.Now(), log: a.sup.Log.With("app", a.opt.Name, "pid", cmd.Process.Pid)}, nil
+	return &process{cmd: cmd, out: r, link: link, began: time.Now(), log: a.sup.Log.With("app", a.opt.Name, "pid", cmd.Process.Pid)}, nil
 }
 
 // wait reaps the process, kills what is left of its group, and reports.
@@ -79,6 +87,7 @@ func (p *process) wait(exits chan<- *process) {
 	for unix.Waitid(unix.P_PID, p.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	p.kill()
+	p.sweep()
 	p.cmd.Wait()
 	p.out.SetReadDeadline(time.Now().Add(time.Second)) // a process that left the group may hold it
 	<-read
@@ -135,6 +144,37 @@ func (p *process) read(done chan<- struct{}) {
 			return
 		}
 	}
+}
+
+// sweep kills every process but this one that writes where p did. The children of
+// lsphp lead sessions of their own, so the end of p's group spares them; but its
+// pipe is p's alone, and only what comes from p has it.
+func (p *process) sweep() {
+	found, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range found {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() || !p.writes(dir) {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if p.writes(dir) { // still: the number may have passed on before it was opened
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+		unix.Close(fd)
+	}
+}
+
+// writes reports whether standard output or error of a process is p's.
+func (p *process) writes(dir string) bool {
+	for _, n := range []string{"1", "2"} {
+		if link, err := os.Readlink(filepath.Join(dir, "fd", n)); err == nil && link == p.link {
+			return true
+		}
+	}
+	return false
 }
 
 // terminate asks the group to end.

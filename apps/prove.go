@@ -9,10 +9,11 @@ import (
 )
 
 // The question that each protocol is asked. A FastCGI application answers what its
-// limits are, without a request; an LSAPI one reads that nothing is to be aborted.
+// limits are, without a request. An LSAPI one has no such question: it reads the first
+// byte of a packet that does not follow, which it says nothing about.
 var questions = [...]string{
 	FastCGI: "\x01\x09\x00\x00\x00\x11\x00\x00\x0f\x00FCGI_MPXS_CONNS",
-	LSAPI:   "LS\x02\x00\x08\x00\x00\x00",
+	LSAPI:   "L",
 }
 
 // prove sends nil when an application takes connections, else the error of ctx. A
