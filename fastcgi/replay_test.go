@@ -150,15 +150,18 @@ func replay(pieces ...[]byte) string {
 	return out.String()
 }
 
-// Every conversation has one outcome, however its bytes are cut into reads
-// (R-TEST-2, R-FCGI-4, R-FCGI-10, R-FCGI-11).
+// Every conversation has one outcome, however its bytes are cut into reads and its
+// streams into records; one that ends early fails cleanly (R-TEST-2, R-FCGI-4,
+// R-FCGI-10, R-FCGI-11).
 func TestRepliesInFragments(t *testing.T) {
-	for name, raw := range replies(t) {
+	all, points := replies(t), 0
+	for name, raw := range all {
 		t.Run(name, func(t *testing.T) {
 			script, want, _ := strings.Cut(raw, "\n----\n")
 			whole := replyBytes(t, script)
 			f := func(how string, pieces ...[]byte) {
 				t.Helper()
+				points++
 				got := replay(pieces...)
 				if !strings.Contains(want, "reuse ") {
 					got = got[:strings.LastIndex(got, "reuse ")]
@@ -174,13 +177,117 @@ func TestRepliesInFragments(t *testing.T) {
 			}
 			f("one byte at a time", single...)
 			for i := 1; i < len(whole); i++ {
-				if len(whole) > 2<<10 && i > 100 && i < len(whole)-100 && i%997 != 0 {
-					continue // of the few long ones not every cut
+				if tooMany(whole, i) {
+					continue
 				}
 				f(fmt.Sprintf("cut at byte %d", i), whole[:i], whole[i:])
+				points++
+				checkTruncated(t, whole[:i], i, bytes.HasSuffix([]byte(want), []byte("reuse yes\n")))
+			}
+			list := records(whole)
+			for at := range list {
+				if len(list) > 50 && at > 1 && at < len(list)-2 {
+					continue
+				}
+				for _, padding := range []int{1, 7, 8, 255} {
+					f(fmt.Sprintf("record %d padded by %d", at, padding), rebuild(whole, list, at, -1, padding))
+				}
+				for i := 1; i < len(list[at].content); i++ {
+					if list[at].typ != typeEnd && !tooMany(list[at].content, i) {
+						f(fmt.Sprintf("record %d made two at byte %d", at, i), rebuild(whole, list, at, i, 0))
+					}
+				}
+			}
+			if !strings.Contains(script, "many") { // neighbours of one stream in one record
+				f("joined", join(whole, list))
 			}
 		})
 	}
+	t.Logf("%d conversations, %d ways to cut and to pad them", len(all), points)
+}
+
+// tooMany leaves out most cuts of the few long conversations.
+func tooMany(b []byte, i int) bool {
+	return len(b) > 2<<10 && i > 30 && i < len(b)-30 && i%9973 != 0
+}
+
+// checkTruncated replays a conversation that ends after its first i bytes: nothing of
+// it may seem whole, or leave a connection for others.
+func checkTruncated(t *testing.T, part []byte, i int, clean bool) {
+	t.Helper()
+	got := replay(bytes.Clone(part))
+	// What follows END_REQUEST belongs to no reply: without it the reply is whole.
+	if strings.Contains(got, "\nbody ") && !ended(part) || clean && strings.Contains(got, "reuse yes") {
+		t.Fatalf("truncated to %d bytes:\n%s", i, got)
+	}
+}
+
+// ended reports whether END_REQUEST is in part.
+func ended(part []byte) bool {
+	for _, r := range records(part) {
+		if r.typ == typeEnd {
+			return true
+		}
+	}
+	return false
+}
+
+type record struct {
+	typ     byte
+	content []byte
+	padding int
+	end     int // offset behind it
+}
+
+// records takes b apart as far as it is well-formed.
+func records(b []byte) (list []record) {
+	for at := 0; len(b)-at >= headerLen; {
+		h, err := parseHeader(b[at:])
+		end := at + headerLen + h.content + h.padding
+		if err != nil || end > len(b) {
+			break
+		}
+		list = append(list, record{h.typ, b[at+headerLen : at+headerLen+h.content], h.padding, end})
+		at = end
+	}
+	return list
+}
+
+// rebuild encodes list and what follows it in whole. The record at gets more padding
+// or, with cut above 0, becomes two.
+func rebuild(whole []byte, list []record, at, cut, padding int) []byte {
+	var out []byte
+	for i, r := range list {
+		content := string(r.content)
+		if i == at && cut > 0 {
+			out = appendRecord(out, r.typ, content[:cut], 0)
+			content = content[cut:]
+		}
+		if i == at && padding > 0 {
+			out = appendRecord(out, r.typ, content, padding)
+		} else {
+			out = appendRecord(out, r.typ, content, r.padding)
+		}
+	}
+	return append(out, whole[list[len(list)-1].end:]...)
+}
+
+// join makes one record of STDOUT or STDERR records behind each other.
+func join(whole []byte, list []record) []byte {
+	var out []byte
+	for i := 0; i < len(list); {
+		r := list[i]
+		content := bytes.Clone(r.content)
+		for i++; i < len(list) && list[i].typ == r.typ && r.typ != typeEnd && len(content) > 0 && len(list[i].content) > 0 &&
+			len(content)+len(list[i].content) <= maxContent; i++ {
+			content = append(content, list[i].content...)
+		}
+		out = appendRecord(out, r.typ, string(content), 0)
+	}
+	if len(list) == 0 {
+		return whole
+	}
+	return append(out, whole[list[len(list)-1].end:]...)
 }
 
 func replies(t testing.TB) map[string]string {
