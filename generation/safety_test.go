@@ -96,7 +96,7 @@ func (p safetyParts) site(t *testing.T) (ask func(method, path string, fields ..
 			x.Req.Fields.Add("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user)))
 			path = target
 		}
-		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Scheme = method, path, "v.test", "http"
+		x.Req.Method, x.Req.Target, x.Req.Host, x.Req.Scheme, x.Req.Proto = method, path, "v.test", "http", "HTTP/1.1"
 		for _, f := range fields {
 			name, value, _ := strings.Cut(f, ": ")
 			x.Req.Fields.Add(name, value)
