@@ -116,7 +116,7 @@ func TestFaults(t *testing.T) {
 	f("path too long", "serve", func(r *rig) { r.opt.Socket = "/tmp/" + strings.Repeat("x", MaxSocket) }, "longer than 103 bytes")
 	f("limits refused", "serve", func(r *rig) {
 		r.opt.Limits.SetNice, r.opt.Limits.Nice = true, 5
-		r.opt.Identity = Identity{Set: true, UID: -2, GID: -2}
+		r.opt.Identity = Identity{Set: true, UID: -1, GID: -1}
 	}, "exit status 126")
 }
 

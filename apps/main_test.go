@@ -50,8 +50,10 @@ func application(mode, file string) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-	case "mute":
-		select {}
+	case "mute": // an empty select would be found to be a deadlock
+		held := make(chan os.Signal, 1)
+		signal.Notify(held, syscall.SIGUSR2)
+		<-held
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	case "session": // a process in a session of its own
