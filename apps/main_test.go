@@ -48,7 +48,7 @@ func application(mode, file string) {
 			if _, err := os.Stat(file); err == nil {
 				break
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // this is the application, which nobody waits for by time
 		}
 	case "mute": // an empty select would be found to be a deadlock
 		held := make(chan os.Signal, 1)

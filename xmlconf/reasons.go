@@ -9,7 +9,7 @@ var reasons = map[string]reason{
 	"always":   {"httpjet always does so", ""},
 	"apache":   {"httpjet reads no Apache configuration", "hosts, redirects and denies that stand in it are missing"},
 	"appdir":   {"the declaration's file is the only place of settings", "what stands only here is missing"},
-	"appserv":  {"httpjet starts no application, so contexts of type appserver answer 503", "the application is unreachable until it runs behind a proxy or fcgi processor"},
+	"appserv":  {"contexts of type appserver are not served, they answer 503", "the application is unreachable until it runs behind a proxy or fcgi processor"},
 	"body":     {"request bodies are passed on as they come", "an application that expects the fields of a parsed upload finds the body instead"},
 	"buffer":   {"answers always stream", "a slow client keeps the application busy while it reads"},
 	"bytes":    {"httpjet writes no bandwidth log", "accounting that reads the file finds no more lines"},
