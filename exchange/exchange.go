@@ -338,6 +338,11 @@ type Exchange struct {
 	// Failed says that the answer is the server's own to an error.
 	Failed bool
 
+	// Steered says that a page cache takes part in the answer: the filter that set it
+	// reads the fields by which a local application steers it, and takes them off.
+	// Where it is false, and in answers to errors, the handler takes them off.
+	Steered bool
+
 	// ClientText of the last exchange on the connection, and for which address.
 	clientText string
 	textOf     netip.Addr
@@ -368,7 +373,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Route, x.Resource, x.Attempts = Route{}, Resource{}, Attempts{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.Admitted = x.Env[:0], nil
-	x.EchoID, x.HideReason, x.Crowded, x.Failed = false, false, false, false
+	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered = false, false, false, false, false
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0

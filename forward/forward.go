@@ -185,11 +185,18 @@ func joinCookies(x *exchange.Exchange, f *exchange.Fields) {
 // StripPolicy removes the fields by which only a local application may steer
 // the page cache, and tokens that only this server may send (R-HDR-7).
 func StripPolicy(f *exchange.Fields) {
-	f.DelFunc(func(fd exchange.Field) bool {
-		return hasPrefix(fd.Name, "X-LiteSpeed-") || hasPrefix(fd.Name, "LSC-") ||
-			exchange.EqualName(fd.Name, "X-Httpjet-Proxy-Error")
-	})
+	f.DelFunc(func(fd exchange.Field) bool { return isPolicy(fd.Name) || isToken(fd.Name) })
 }
+
+// StripToken removes the tokens that only this server may send, and nothing else:
+// from the answer of a local application when a page cache reads its policy.
+func StripToken(f *exchange.Fields) {
+	f.DelFunc(func(fd exchange.Field) bool { return isToken(fd.Name) })
+}
+
+func isPolicy(name string) bool { return hasPrefix(name, "X-LiteSpeed-") || hasPrefix(name, "LSC-") }
+
+func isToken(name string) bool { return exchange.EqualName(name, "X-Httpjet-Proxy-Error") }
 
 func hasPrefix(name, prefix string) bool {
 	return len(name) >= len(prefix) && exchange.EqualName(name[:len(prefix)], prefix)

@@ -139,9 +139,14 @@ func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) err
 // A taker uses up a reply and closes it.
 type taker func(x *exchange.Exchange, r *extproc.Reply) error
 
-// relay passes a reply on to the client.
+// relay passes a reply on to the client. Its policy is for the page cache, if there
+// is one (R-HDR-7): no client ever sees it.
 func relay(x *exchange.Exchange, r *extproc.Reply) error {
-	forward.StripPolicy(&r.Fields)
+	if x.Steered {
+		forward.StripToken(&r.Fields)
+	} else {
+		forward.StripPolicy(&r.Fields)
+	}
 	return streaming.Relay(x, r)
 }
 

@@ -431,17 +431,37 @@ func TestPolicyFieldsStayInside(t *testing.T) {
 	fields := []exchange.Field{{Name: "X-LiteSpeed-Cache-Control", Value: "public"}, {Name: "x-litespeed-tag", Value: "a"},
 		{Name: "X-LITESPEED-PURGE", Value: "*"}, {Name: "X-LiteSpeed-Vary", Value: "cookie=x"}, {Name: "LSC-Cookie", Value: "c"},
 		{Name: "X-Httpjet-Proxy-Error", Value: "forged"}, {Name: "X-Litespeed", Value: "kept"}, {Name: "Set-Cookie", Value: "a=1"}, {Name: "Set-Cookie", Value: "b=2"}}
-	x, w := newExchange("/app")
-	if err := exchange.Run(x, New(Options{Group: groups.Single(&app{fields: fields}), URI: "/app"})); err != nil {
-		t.Fatal(err)
+	h := New(Options{Group: groups.Single(&app{fields: fields}), URI: "/app"})
+	sent := func(serve exchange.HandlerFunc) string {
+		t.Helper()
+		x, w := newExchange("/app")
+		if err := exchange.Run(x, serve); err != nil && !x.Failed {
+			t.Fatal(err)
+		}
+		var list []string
+		for name := range w.head.Fields.All() {
+			list = append(list, name)
+		}
+		return strings.Join(list, " ")
 	}
-	var list []string
-	for name := range w.head.Fields.All() {
-		list = append(list, name)
+	f := func(what, want string, serve exchange.HandlerFunc) {
+		t.Helper()
+		if got := sent(serve); got != want {
+			t.Errorf("%s: sent %s", what, got)
+		}
 	}
-	if got := strings.Join(list, " "); got != "X-Litespeed Set-Cookie Set-Cookie" {
-		t.Errorf("sent %s", got)
-	}
+	f("without a page cache", "X-Litespeed Set-Cookie Set-Cookie", h.Serve)
+	// A page cache reads what steers it and nothing that is the server's.
+	f("for a page cache", "X-LiteSpeed-Cache-Control x-litespeed-tag X-LITESPEED-PURGE X-LiteSpeed-Vary LSC-Cookie X-Litespeed Set-Cookie Set-Cookie",
+		func(x *exchange.Exchange) error {
+			x.Steered = true
+			return h.Serve(x)
+		})
+	// A page for an error is no answer that a page cache takes part in.
+	f("for an error", "X-Litespeed Set-Cookie Set-Cookie", func(x *exchange.Exchange) error {
+		x.Steered = true
+		return x.Page(exchange.Fail(404, "not_found", "no file"), h)
+	})
 }
 
 // R-FCGI-11.
