@@ -1,0 +1,11 @@
+// Package store keeps responses for the caches: in bounded memory, by key and
+// variant, until they are evicted, purged or too old. What a key is made of, what may
+// be stored and how long it is fresh are the caches' own affairs. It reads no clock,
+// starts no goroutine and touches no file: whoever owns a Store calls Sweep from time
+// to time, and tells by Options.Leave what is to happen when an entry leaves.
+//
+// A look-up takes one read lock of one of 64 parts and no memory. A purge is a number
+// written to a tag, which every look-up compares (Entry.State), so its time does not
+// depend on how many entries have the tag; their memory is given back by Sweep, by the
+// next look-up that meets them, or by eviction, whatever comes first.
+package store

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"sync/atomic"
+	"time"
+
+	"httpjet/exchange"
+)
+
+// Object is a response as a cache describes it. What it points to is not changed any
+// more once it is given to Put or Replace.
+type Object struct {
+	Key     string // whole; keys are compared, never only their hashes
+	Variant string // tells it from the other entries of its key; an equal one is replaced
+
+	// Vary is what Variant was made from, for whoever has to find the variant that a
+	// request may have: names of fields or cookies, as the cache likes.
+	Vary []string
+
+	// Tags are what Purge names. A cache puts the namespace into the text.
+	Tags []string
+
+	Status int
+	Fields []exchange.Field
+	Body   Body // in memory; empty if the body lies elsewhere
+
+	Stored time.Time // when the response was begun to be made or validated
+	Fresh  time.Time // end of its freshness
+	Until  time.Time // when it is of no use any more, not even stale: Sweep drops it
+
+	Disk int64 // bytes that it takes outside of memory, see Options.MaxDisk
+	Info any   // the cache's own; immutable, or safe for concurrent use
+}
+
+// Entry is an object that is stored. It is immutable, and stays valid for whoever has
+// it after it has left the store.
+type Entry struct {
+	Object
+	Memo exchange.Memo // what was worked out of it, such as its body in a coding
+
+	size int64  // memory, bytes
+	born uint64 // ticket of its making: purges with a greater number are about it
+	tags []*tag
+
+	used atomic.Bool // since the hand of the shard came by
+
+	// Of the shard, guarded by its lock.
+	prev, next *Entry
+	ring       uint8
+	gone       bool
+}
+
+// State is what purges have made of an entry.
+type State uint8
+
+const (
+	Live  State = iota
+	Stale       // softly purged: to be validated or made anew before it is fresh again
+	Gone        // purged: not to be used
+)
+
+// State tells if e was purged. It reads numbers and takes no lock.
+func (e *Entry) State() State {
+	state := Live
+	for _, t := range e.tags {
+		if t.gone.Load() > e.born {
+			return Gone
+		}
+		if t.stale.Load() > e.born {
+			state = Stale
+		}
+	}
+	return state
+}
+
+// Size returns the memory that e is counted with, bytes.
+func (e *Entry) Size() int64 { return e.size }
+
+// entrySize is the memory of an entry and of its place in the store beside the texts
+// and the body, about.
+const entrySize = 448
+
+// sizeOf counts the memory of o.
+func sizeOf(o *Object) int64 {
+	n := entrySize + int64(len(o.Key)) + int64(len(o.Variant)) + o.Body.Size()
+	for _, f := range o.Fields {
+		n += 32 + int64(len(f.Name)+len(f.Value))
+	}
+	for _, v := range o.Vary {
+		n += 16 + int64(len(v))
+	}
+	for _, t := range o.Tags {
+		n += tagSize + int64(len(t))
+	}
+	return n
+}

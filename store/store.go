@@ -1,0 +1,537 @@
+package store
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options bound a Store.
+type Options struct {
+	MaxBytes   int64 // memory of all entries with their bodies, bytes; 0: 128 MiB
+	MaxEntries int   // 0: MaxBytes alone is the bound
+
+	// MaxVariants is how many entries one key may have; 0: 64. One more takes the place
+	// of one that was not used lately.
+	MaxVariants int
+
+	// MaxDisk bounds the sum of Object.Disk, bytes; 0: no bound. An entry that takes
+	// bytes elsewhere can do without its body in memory: if memory is short, it loses
+	// that first.
+	MaxDisk int64
+
+	// Leave is told of every entry that is given out no more: evicted, purged, replaced,
+	// swept. No lock is held. An entry that is replaced by itself with another body or
+	// head (Replace) does not leave. nil: nobody is told.
+	Leave func(e *Entry)
+}
+
+const (
+	maxShards       = 64
+	defaultBytes    = 128 << 20
+	defaultVariants = 64
+	maxPrefixes     = 128 // latest purges of prefixes that are remembered
+)
+
+// Store keeps entries. Any number of goroutines may use it.
+type Store struct {
+	opts   Options
+	seed   maphash.Seed
+	shards []shard
+	tags   tagIndex
+	ticket atomic.Uint64 // number of the last purge
+	hand   atomic.Uint32 // shard that the next victim comes from
+
+	bytes, disk, entries atomic.Int64
+	loadable             atomic.Int64 // entries in rings of that name
+	evicted, demoted     atomic.Uint64
+
+	prefixes prefixes
+}
+
+// shard is a part of the keys. mu guards all below it.
+type shard struct {
+	_  [64]byte // the locks of two shards share no cache line
+	mu sync.RWMutex
+
+	keys  map[string][]*Entry // variants, latest first; a slice is not changed, but replaced
+	rings [2]ring             // by Entry.ring
+}
+
+// Which ring an entry is in.
+const (
+	whole    = iota // it goes with all it has
+	loadable        // its body is in memory, and elsewhere too
+)
+
+// ring has entries in the order of their coming. A hand goes through it, from the oldest
+// to the latest, and takes those that were not used since it came by last (SIEVE).
+type ring struct {
+	root Entry  // root.next is the latest
+	hand *Entry // nil: at the oldest
+}
+
+// prefixes are the latest purges of whole prefixes, for responses that are being made.
+type prefixes struct {
+	mu     sync.Mutex
+	last   []prefixPurge
+	before uint64 // number of the latest that is not remembered
+}
+
+type prefixPurge struct {
+	prefix string
+	n      uint64
+	soft   bool
+}
+
+// New returns an empty store.
+func New(o Options) *Store {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = defaultBytes
+	}
+	if o.MaxVariants <= 0 {
+		o.MaxVariants = defaultVariants
+	}
+	n := maxShards
+	for n > 1 && o.MaxEntries > 0 && o.MaxEntries/n < 256 {
+		n /= 2 // a small store finds the right victim among all
+	}
+	s := &Store{opts: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	s.tags.seed = s.seed
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.keys = map[string][]*Entry{}
+		for j := range sh.rings {
+			root := &sh.rings[j].root
+			root.prev, root.next = root, root
+		}
+	}
+	return s
+}
+
+// Find returns the variants of a key, the latest first; not to be changed. Purged ones
+// are among them (Entry.State). It takes no memory.
+func (s *Store) Find(key []byte) []*Entry {
+	sh := &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
+	sh.mu.RLock()
+	list := sh.keys[string(key)]
+	sh.mu.RUnlock()
+	return list
+}
+
+// Use notes that e serves a request, which keeps it longer.
+func (s *Store) Use(e *Entry) {
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+}
+
+// Ticket is a point in the order of purges. Whoever makes a response takes one before he
+// begins; purges from then on are about that response too.
+type Ticket uint64
+
+// Ticket returns the present point.
+func (s *Store) Ticket() Ticket { return Ticket(s.ticket.Load()) }
+
+// Ticket returns the one that e was put with.
+func (e *Entry) Ticket() Ticket { return Ticket(e.born) }
+
+// Put stores o, which is complete, in the place of the variant that is equal. It
+// returns nil, and stores nothing, if a purge that came behind t is about o or o does not
+// fit.
+func (s *Store) Put(o Object, t Ticket) *Entry { return s.put(nil, o, t) }
+
+// Replace puts o in the place of e: the same response with another head, life or body.
+// It returns nil, and changes nothing, if e is not in the store any more or a purge that
+// came behind t is about o. Key and Variant of o are those of e. Leave is not told; what
+// o and e have outside of memory is one thing.
+func (s *Store) Replace(e *Entry, o Object, t Ticket) *Entry {
+	if o.Key != e.Key || o.Variant != e.Variant {
+		panic("BUG: store: an entry replaced by that of another key")
+	}
+	return s.put(e, o, t)
+}
+
+func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
+	e := &Entry{Object: o, size: sizeOf(&o), born: uint64(t)}
+	if e.size > s.opts.MaxBytes || s.opts.MaxDisk > 0 && o.Disk > s.opts.MaxDisk {
+		return nil
+	}
+	e.tags = s.tags.acquire(o.Tags)
+	if s.prefixes.about(o.Tags, t, e) || e.State() == Gone {
+		s.tags.release(o.Tags, e.tags)
+		return nil
+	}
+	left, ok := s.insert(e, old)
+	if !ok {
+		s.tags.release(o.Tags, e.tags)
+		return nil
+	}
+	for _, l := range left {
+		s.leave(l, l != old)
+	}
+	s.evict(e)
+	return e
+}
+
+// insert puts e into its shard, in the place of old if that is not nil. It returns who
+// had to go, and false if old was not there.
+func (s *Store) insert(e, old *Entry) (left []*Entry, ok bool) {
+	sh := s.shardOf(e.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if old != nil && old.gone {
+		return nil, false
+	}
+	was := sh.keys[e.Key]
+	list := make([]*Entry, 0, len(was)+1)
+	list = append(list, e)
+	for _, v := range was {
+		if v.Variant == e.Variant {
+			left = append(left, v)
+		} else {
+			list = append(list, v)
+		}
+	}
+	if len(list) > s.opts.MaxVariants {
+		i := len(list) - 1
+		for j := i; j > 0; j-- { // the oldest that nobody uses
+			if !list[j].used.Load() {
+				i = j
+				break
+			}
+		}
+		left = append(left, list[i])
+		list = slices.Delete(list, i, i+1)
+	}
+	for _, v := range left {
+		e.used.Store(e.used.Load() || v == old && v.used.Load())
+		s.unlink(sh, v)
+	}
+	sh.keys[e.Key] = list
+	if e.Disk > 0 && e.Body.n > 0 {
+		e.ring = loadable
+		s.loadable.Add(1)
+	}
+	root := &sh.rings[e.ring].root
+	e.prev, e.next = root, root.next
+	e.prev.next, e.next.prev = e, e
+	s.bytes.Add(e.size)
+	s.disk.Add(e.Disk)
+	s.entries.Add(1)
+	return left, true
+}
+
+// unlink takes e off the ring and the counts, not off the keys. The lock is held.
+func (s *Store) unlink(sh *shard, e *Entry) {
+	if r := &sh.rings[e.ring]; r.hand == e {
+		r.hand = e.prev
+	}
+	if e.ring == loadable {
+		s.loadable.Add(-1)
+	}
+	e.prev.next, e.next.prev = e.next, e.prev
+	e.prev, e.next, e.gone = nil, nil, true
+	s.bytes.Add(-e.size)
+	s.disk.Add(-e.Disk)
+	s.entries.Add(-1)
+}
+
+// leave gives up what an entry has that is out of the shard.
+func (s *Store) leave(e *Entry, tell bool) {
+	s.tags.release(e.Tags, e.tags)
+	if tell && s.opts.Leave != nil {
+		s.opts.Leave(e)
+	}
+}
+
+func (s *Store) shardOf(key string) *shard {
+	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+}
+
+// Remove takes e out, and reports whether it was there.
+func (s *Store) Remove(e *Entry) bool {
+	sh := s.shardOf(e.Key)
+	sh.mu.Lock()
+	ok := s.remove(sh, e)
+	sh.mu.Unlock()
+	if ok {
+		s.leave(e, true)
+	}
+	return ok
+}
+
+func (s *Store) remove(sh *shard, e *Entry) bool {
+	if e.gone {
+		return false
+	}
+	s.unlink(sh, e)
+	was := sh.keys[e.Key]
+	if len(was) == 1 {
+		delete(sh.keys, e.Key)
+		return true
+	}
+	list := make([]*Entry, 0, len(was)-1)
+	for _, v := range was {
+		if v != e {
+			list = append(list, v)
+		}
+	}
+	sh.keys[e.Key] = list
+	return true
+}
+
+// Delete takes all variants of a key out, and returns how many there were. A response
+// that is being made may still be stored; Purge is what forbids that.
+func (s *Store) Delete(key string) int {
+	sh := s.shardOf(key)
+	sh.mu.Lock()
+	list := sh.keys[key]
+	delete(sh.keys, key)
+	for _, e := range list {
+		s.unlink(sh, e)
+	}
+	sh.mu.Unlock()
+	for _, e := range list {
+		s.leave(e, true)
+	}
+	return len(list)
+}
+
+// Grow counts n more bytes of memory for what Memo of e holds.
+func (s *Store) Grow(e *Entry, n int64) {
+	sh := s.shardOf(e.Key)
+	sh.mu.Lock()
+	if !e.gone {
+		e.size += n
+		s.bytes.Add(n)
+	}
+	sh.mu.Unlock()
+	s.evict(e)
+}
+
+// evict makes room until the bounds hold. keep stays.
+func (s *Store) evict(keep *Entry) {
+	for {
+		memory := s.bytes.Load() > s.opts.MaxBytes
+		disk := s.opts.MaxDisk > 0 && s.disk.Load() > s.opts.MaxDisk
+		many := s.opts.MaxEntries > 0 && s.entries.Load() > int64(s.opts.MaxEntries)
+		switch {
+		case disk || many:
+			first := int(s.hand.Load() & 1)
+			if !s.evictOne(keep, first) && !s.evictOne(keep, 1-first) {
+				return
+			}
+		case memory && s.loadable.Load() > 0 && s.demoteOne(keep):
+		case !memory || !s.evictOne(keep, whole):
+			return
+		}
+	}
+}
+
+// evictOne takes an entry out of one of the rings called which, and reports whether
+// there was one.
+func (s *Store) evictOne(keep *Entry, which int) bool {
+	for range s.shards {
+		sh := &s.shards[s.hand.Add(1)%uint32(len(s.shards))]
+		sh.mu.Lock()
+		e := sh.rings[which].victim(keep)
+		if e != nil {
+			s.remove(sh, e)
+		}
+		sh.mu.Unlock()
+		if e != nil {
+			s.evicted.Add(1)
+			s.leave(e, true)
+			return true
+		}
+	}
+	return false
+}
+
+// demoteOne takes the body of one entry that has it elsewhere too, and reports whether
+// there was one.
+func (s *Store) demoteOne(keep *Entry) bool {
+	for range s.shards {
+		sh := &s.shards[s.hand.Add(1)%uint32(len(s.shards))]
+		sh.mu.Lock()
+		e := sh.rings[loadable].victim(keep)
+		sh.mu.Unlock()
+		if e != nil {
+			o := e.Object
+			o.Body = Body{}
+			s.demote(e, o)
+			return true
+		}
+	}
+	return false
+}
+
+// demote puts o in the place of e, without making room for it.
+func (s *Store) demote(e *Entry, o Object) {
+	d := &Entry{Object: o, size: sizeOf(&o), born: e.born}
+	d.tags = s.tags.acquire(o.Tags)
+	left, ok := s.insert(d, e)
+	if !ok {
+		s.tags.release(o.Tags, d.tags)
+		return
+	}
+	for _, l := range left {
+		s.leave(l, l != e)
+	}
+	s.demoted.Add(1)
+}
+
+// victim is the next entry that the hand would take, nil if there is none but keep.
+func (r *ring) victim(keep *Entry) *Entry {
+	e := r.hand
+	for rounds := 0; rounds < 3; {
+		if e == nil || e == &r.root {
+			if e = r.root.prev; e == &r.root {
+				return nil
+			}
+			rounds++ // the second finds what the first has made unused
+		}
+		switch {
+		case e == keep:
+		case e.used.Load() && e.State() != Gone:
+			e.used.Store(false)
+		default:
+			r.hand = e.prev
+			return e
+		}
+		e = e.prev
+	}
+	return nil // but keep, or others use all of them at once
+}
+
+// Purge makes every entry with the tag gone, or stale if soft, and every one that is
+// being made since a Ticket from before. Its time does not depend on their number.
+func (s *Store) Purge(tag string, soft bool) { s.tags.purge(tag, s.ticket.Add(1), soft) }
+
+// PurgePrefix is Purge for all tags that begin with prefix. It looks at every tag.
+func (s *Store) PurgePrefix(prefix string, soft bool) {
+	n := s.ticket.Add(1)
+	s.prefixes.add(prefixPurge{strings.Clone(prefix), n, soft})
+	s.tags.purgePrefix(prefix, n, soft)
+}
+
+func (p *prefixes) add(one prefixPurge) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.last) == maxPrefixes {
+		p.before = max(p.before, p.last[0].n)
+		p.last = slices.Delete(p.last, 0, 1)
+	}
+	p.last = append(p.last, one)
+}
+
+// about reports whether a purge of a prefix behind t makes an object with these tags
+// gone. A soft one marks the tag of e; one that is not known any more counts as one
+// that does.
+func (p *prefixes) about(tags []string, t Ticket, e *Entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.before > uint64(t) && len(tags) > 0 {
+		return true
+	}
+	for i := len(p.last) - 1; i >= 0 && p.last[i].n > uint64(t); i-- {
+		one := &p.last[i]
+		for j, name := range tags {
+			if !strings.HasPrefix(name, one.prefix) {
+				continue
+			}
+			if !one.soft {
+				return true
+			}
+			e.tags[j].raise(one.n, true)
+		}
+	}
+	return false
+}
+
+// Sweep takes out what is purged or too old at a time, and returns how many entries
+// those were.
+func (s *Store) Sweep(now time.Time) int {
+	n := 0
+	var old []*Entry
+	for i := range s.shards {
+		sh := &s.shards[i]
+		old = old[:0]
+		sh.mu.RLock() // look-ups go on
+		for e := range sh.all {
+			if !now.Before(e.Until) || e.State() == Gone {
+				old = append(old, e)
+			}
+		}
+		sh.mu.RUnlock()
+		for _, e := range old {
+			if s.Remove(e) {
+				n++
+			}
+		}
+	}
+	s.tags.forget()
+	return n
+}
+
+// Clear takes everything out.
+func (s *Store) Clear() {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.RLock()
+		list := slices.Collect(sh.all)
+		sh.mu.RUnlock()
+		for _, e := range list {
+			s.Remove(e)
+		}
+	}
+}
+
+// Each calls f for every entry, in no order, until it returns false. f holds up writers
+// of a part of the keys, and calls nothing of the store.
+func (s *Store) Each(f func(e *Entry) bool) {
+	for i := range s.shards {
+		if !s.shards[i].each(f) {
+			return
+		}
+	}
+}
+
+func (sh *shard) each(f func(e *Entry) bool) bool {
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	for e := range sh.all {
+		if !f(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// all calls f for every entry until it returns false. The lock is held.
+func (sh *shard) all(f func(e *Entry) bool) {
+	for i := range sh.rings {
+		root := &sh.rings[i].root
+		for e := root.next; e != root; e = e.next {
+			if !f(e) {
+				return
+			}
+		}
+	}
+}
+
+// Counts tells what a store holds and has done.
+type Counts struct {
+	Entries, Bytes, Disk int64 // what is stored now; Bytes: memory
+	Tags                 int
+	Evicted, Demoted     uint64 // since New
+}
+
+// Counts returns them. Tags are counted one part after the other.
+func (s *Store) Counts() Counts {
+	return Counts{s.entries.Load(), s.bytes.Load(), s.disk.Load(), s.tags.len(), s.evicted.Load(), s.demoted.Load()}
+}
