@@ -328,11 +328,11 @@ func TestFlights(t *testing.T) {
 func TestSketch(t *testing.T) {
 	s := NewSketch(10000)
 	for i := range 10000 {
-		s.Saw([]byte(fmt.Sprint(i)))
+		s.Saw(fmt.Append(nil, i))
 	}
 	wrong := 0
 	for i := range 10000 {
-		n := s.Saw([]byte(fmt.Sprint(i)))
+		n := s.Saw(fmt.Append(nil, i))
 		if n < 2 {
 			t.Fatalf("key %d: seen %d times, told less than the truth", i, n)
 		}
