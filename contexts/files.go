@@ -14,11 +14,11 @@ import (
 // it: that of the request, unless the context maps paths by an expression.
 func (v *VHost) resolve(x *exchange.Exchange, r *route, l *local, isScript func(string) bool) (res exchange.Resource, verdict docroot.Verdict, found string, err error) {
 	if r.context == nil || r.context.Map == nil {
-		res, verdict, err = v.resolvePath(x, r.files, x.Req.Path, l, isScript)
+		res, verdict, err = v.resolvePath(x, r, x.Req.Path, l, isScript)
 		return res, verdict, res.Name, err
 	}
 	mapped := r.context.Map(x.Req.Path)
-	res, verdict, err = v.resolvePath(x, r.files, mapped, l, isScript)
+	res, verdict, err = v.resolvePath(x, r, mapped, l, isScript)
 	if err != nil {
 		if exchange.StatusOf(err) == 301 {
 			err = slashRedirect(x) // the directory's own name is not for clients
@@ -42,21 +42,18 @@ func (v *VHost) resolve(x *exchange.Exchange, r *route, l *local, isScript func(
 	return res, verdict, found, nil
 }
 
-// resolvePath opens the file that path names. What .htaccess files say of index files
-// and handlers goes by the cache, which knows of none.
-func (v *VHost) resolvePath(x *exchange.Exchange, files *docroot.Root, path string, l *local, isScript func(string) bool) (exchange.Resource, docroot.Verdict, error) {
-	if l == nil || l.settings == nil {
-		if x.Req.Media == "" {
-			return files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
-		}
-		return files.ResolveWith(path, x.Req.Query, nil, false, isScript)
+// resolvePath opens the file that path names. What .htaccess files say of index files,
+// listings, symbolic links and handlers goes by the cache, which knows of none.
+func (v *VHost) resolvePath(x *exchange.Exchange, r *route, path string, l *local, isScript func(string) bool) (exchange.Resource, docroot.Verdict, error) {
+	with, said := v.with(x, r, path, l)
+	handles := x.Req.Media != "" || l != nil && l.settings != nil && l.settings.Handles()
+	if !handles && !said {
+		return r.files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
 	}
-	names, set := l.settings.Index()
-	handles := x.Req.Media != "" || l.settings.Handles()
-	if !handles && !(set && strings.HasSuffix(path, "/")) {
-		return files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
+	if !handles {
+		return r.files.ResolveWith(path, x.Req.Query, with, isScript)
 	}
-	return files.ResolveWith(path, x.Req.Query, names, set, func(suffix string) bool {
+	return r.files.ResolveWith(path, x.Req.Query, with, func(suffix string) bool {
 		if isScript(suffix) {
 			return true
 		}
@@ -64,6 +61,70 @@ func (v *VHost) resolvePath(x *exchange.Exchange, files *docroot.Root, path stri
 		return handler
 	})
 }
+
+// with is what .htaccess files say of how path is opened; said is false if they say
+// nothing beside what the root does.
+func (v *VHost) with(x *exchange.Exchange, r *route, path string, l *local) (w docroot.With, said bool) {
+	if l == nil {
+		return w, false
+	}
+	if s := l.settings; s != nil && strings.HasSuffix(path, "/") {
+		w.Index, w.OtherIndex = s.Index()
+		if s.Listing() > 0 && !r.files.Lists() && v.Listing != nil {
+			w.List = 1
+		}
+		said = w.OtherIndex || w.List != 0
+	}
+	w.Links = v.links(x, r, path, l)
+	return w, said || len(w.Links) > 0
+}
+
+// links is what .htaccess files say of symbolic links on the way to path, where it is
+// stricter than what the root does. Of a context with its own location it is those
+// about the files there that count, as for who may have them.
+func (v *VHost) links(x *exchange.Exchange, r *route, path string, l *local) (list []docroot.LinksOf) {
+	name, below, ok := r.files.Filename(path)
+	dirs, chain, start := v.Htaccess, &l.chain, 1 // in the path of the chain, of what lies below the root
+	own := r.context != nil && r.context.Root != nil
+	if own {
+		dirs = r.context.Dirs
+	}
+	if !ok || dirs == nil {
+		return nil
+	}
+	if own || l.dirs != dirs || l.path != path {
+		if own {
+			rest, inside := strings.CutPrefix(name, strings.TrimSuffix(dirs.Root(), "/"))
+			if !inside {
+				return nil // refused by checkFile
+			}
+			if start = len(rest) - len(below); below == "" {
+				start++
+			}
+			isDir := below == "" || strings.HasSuffix(path, "/")
+			if path = rest; isDir {
+				path += "/"
+			}
+		}
+		c := dirs.Walk(path)
+		chain = &c
+	}
+	outer := r.files.Links()
+	stricter := false
+	for _, d := range chain.Links(saidLinks[outer], rewrite.Request{Method: x.Req.Method, Client: x.Req.Client, X: x}) {
+		links := outer.Stricter(rootLinks[d.Links])
+		stricter = stricter || links != outer
+		list = append(list, docroot.LinksOf{At: d.End - start, Links: links})
+	}
+	if !stricter {
+		return nil
+	}
+	return list
+}
+
+var saidLinks = [...]rewrite.Links{docroot.NoLinks: rewrite.LinksRefused, docroot.FollowLinks: rewrite.LinksFollowed, docroot.OwnerLinks: rewrite.LinksOfOwner}
+
+var rootLinks = [...]docroot.Links{rewrite.LinksRefused: docroot.NoLinks, rewrite.LinksFollowed: docroot.FollowLinks, rewrite.LinksOfOwner: docroot.OwnerLinks}
 
 // list answers with the listing of a directory: of its names those that the client
 // could ask for. "Options -Indexes" takes it away.
@@ -107,7 +168,7 @@ func (v *VHost) refusesFile(x *exchange.Exchange, c *Context, filename, path str
 // takeSibling sends the file in a coding that the client likes better, from the file
 // beside it. That one passes every rule for itself; where it does not, the file goes
 // out as it is.
-func (v *VHost) takeSibling(x *exchange.Exchange, r *route, found string) {
+func (v *VHost) takeSibling(x *exchange.Exchange, r *route, found string, l *local) {
 	plain := &x.Resource
 	c := coding.Choose(x.Req.Fields.Tokens("Accept-Encoding"), coding.Set(plain.Siblings))
 	if c == 0 {
@@ -117,7 +178,7 @@ func (v *VHost) takeSibling(x *exchange.Exchange, r *route, found string) {
 	if !v.openTo(x, name) || v.refusesFile(x, r.context, plain.Filename+c.Suffix(), name) {
 		return
 	}
-	coded, verdict, err := r.files.ResolveAt(x.Recent(), found+c.Suffix(), "", v.isScript)
+	coded, verdict, err := v.resolvePath(x, r, found+c.Suffix(), l, v.isScript)
 	if err != nil {
 		return
 	}

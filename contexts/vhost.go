@@ -457,7 +457,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	}
 	if verdict != docroot.Script {
 		if res.Siblings != 0 {
-			v.takeSibling(x, r, found)
+			v.takeSibling(x, r, found, l)
 		}
 		return nil
 	}

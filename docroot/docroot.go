@@ -59,6 +59,10 @@ type Options struct {
 	// List makes a directory without an index file a listing.
 	List bool
 
+	// OwnedAs is a directory whose owner must own every file that is served
+	// (forceStrictOwnership); "": anybody's files are.
+	OwnedAs string
+
 	// Cache remembers answers for up to a second; nil: every Resolve looks at the
 	// disk. With a cache the isScript of all calls must say the same.
 	Cache *Cache
@@ -72,8 +76,36 @@ type Root struct {
 	within  string // dir, or the directory around it that confines links
 	deny    []denyDir
 	o       Options
+	links   []LinksOf // of With
 
 	noKernel bool // behave as a kernel without openat2; for tests
+}
+
+// With is what holds for one Resolve in the place of what the Root says. The zero
+// value changes nothing.
+type With struct {
+	Index      []string // names of index files, if OtherIndex is set
+	OtherIndex bool
+	List       int8      // directories without an index file: 1 a listing, -1 none, 0 as List of Options
+	Links      []LinksOf // by At; those of Options bound them all
+}
+
+// LinksOf is how symbolic links of some directories are treated: those whose names
+// begin at At or behind it in the path below the root, until the next LinksOf.
+type LinksOf struct {
+	At    int // bytes; 0 or less: all
+	Links Links
+}
+
+// Stricter returns the one of two that refuses more links.
+func (l Links) Stricter(o Links) Links {
+	switch {
+	case l == NoLinks || o == NoLinks:
+		return NoLinks
+	case l == OwnerLinks || o == OwnerLinks:
+		return OwnerLinks
+	}
+	return FollowLinks
 }
 
 // Verdict says which kind of handler a resource is for.
@@ -157,15 +189,30 @@ func (r *Root) ResolveAt(at time.Time, path, query string, isScript func(suffix 
 	return res, verdict, err
 }
 
-// ResolveWith is Resolve without the cache, with the names of other index files if
-// other is set.
-func (r *Root) ResolveWith(path, query string, index []string, other bool, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
-	if other {
-		with := *r
-		with.o.Index = index
-		r = &with
+// ResolveWith is Resolve without the cache, as w says.
+func (r *Root) ResolveWith(path, query string, w With, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
+	with := *r
+	if w.OtherIndex {
+		with.o.Index = w.Index
 	}
-	return r.lookUp(path, query, isScript)
+	if w.List != 0 {
+		with.o.List = w.List > 0
+	}
+	with.links = w.Links
+	return with.lookUp(path, query, isScript)
+}
+
+// Links returns how symbolic links are treated where nobody says more.
+func (r *Root) Links() Links { return r.o.Links }
+
+// Lists reports whether a directory without an index file is listed.
+func (r *Root) Lists() bool { return r.o.List }
+
+// Filename returns the path on disk that path, as CleanPath returned it, stands for;
+// below is the part of it that lies in the root. It is not ok outside of the prefix.
+func (r *Root) Filename(path string) (name, below string, ok bool) {
+	rel, ok := r.relative(path)
+	return r.filename(rel), rel, ok
 }
 
 // lookUp is Resolve without the cache.
@@ -370,6 +417,9 @@ func (q *lookup) judge(f *os.File) (Verdict, error) {
 	if err := q.r.checkMode(st.Mode, script); err != nil {
 		return 0, err
 	}
+	if !q.r.owns(st.Uid) {
+		return 0, denied("file has another owner than the virtual host")
+	}
 	if err := q.checkReal(f, st.Nlink == 0, script); err != nil {
 		return 0, err
 	}
@@ -389,6 +439,16 @@ func (r *Root) checkMode(mode uint32, script bool) error {
 		return denied("file has restricted permission bits")
 	}
 	return nil
+}
+
+// owns reports whether files of a user may be served. Without the directory that
+// says whose they are, none are.
+func (r *Root) owns(uid uint32) bool {
+	if r.o.OwnedAs == "" {
+		return true
+	}
+	var st unix.Stat_t
+	return unix.Stat(r.o.OwnedAs, &st) == nil && st.Uid == uid
 }
 
 // checkReal tests where the opened file really lies (R-STATIC-9). Below the real

@@ -100,7 +100,7 @@ func (q *lookup) entry(name string) (e exchange.Entry, ok bool) {
 	case unix.S_IFREG:
 		script := q.isScript != nil && (q.isScript(Suffix(name)) || q.isScript(Suffix(real)))
 		e.Size = st.Size
-		ok = q.r.checkMode(st.Mode, script) == nil
+		ok = q.r.checkMode(st.Mode, script) == nil && q.r.owns(st.Uid)
 		for _, d := range q.r.deny {
 			ok = ok && !d.denies(real)
 		}

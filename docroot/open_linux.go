@@ -46,7 +46,7 @@ func (r *Root) isDir(rel string) bool {
 // returns a descriptor. The root is opened anew each time, so that a release
 // that is switched by renaming a link is seen at once.
 func (r *Root) find(rel string, flags int) (int, error) {
-	if rel == "" || r.o.Links == FollowLinks && !r.o.Restrained {
+	if rel == "" || r.o.Links == FollowLinks && !r.o.Restrained && len(r.links) == 0 {
 		return openat(unix.AT_FDCWD, r.filename(rel), flags)
 	}
 	dir, err := openat(unix.AT_FDCWD, r.dir, pathFlags|unix.O_DIRECTORY)
@@ -54,17 +54,29 @@ func (r *Root) find(rel string, flags int) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(dir)
-	switch r.o.Links {
-	case NoLinks:
+	switch {
+	case r.o.Links == NoLinks:
 		fd, err := r.beneath(dir, rel, flags, unix.RESOLVE_NO_SYMLINKS)
 		if !isUnsupported(err) {
 			return fd, err
 		}
-		return findByOwner(dir, rel, flags, false)
-	case OwnerLinks:
+		return r.walk(dir, rel, flags)
+	case r.o.Links == OwnerLinks || len(r.links) > 0:
 		return r.findOwned(dir, rel, flags)
 	}
 	return r.findConfined(dir, rel, flags)
+}
+
+// linksAt returns how a link is treated whose name begins at a byte of the path.
+func (r *Root) linksAt(at int) Links {
+	l := r.o.Links
+	for i := range r.links {
+		if r.links[i].At > at {
+			break
+		}
+		l = r.o.Links.Stricter(r.links[i].Links)
+	}
+	return l
 }
 
 // findConfined follows links that stay beneath the root. What the kernel takes
@@ -125,14 +137,15 @@ func (r *Root) beneathRoot(rel string) (int, error) {
 	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// findOwned follows links whose owner owns their target.
+// findOwned follows links of which something is said: that their owner must own their
+// target, or other things in other directories.
 func (r *Root) findOwned(dir int, rel string, flags int) (int, error) {
 	fd, err := r.beneath(dir, rel, flags, unix.RESOLVE_NO_SYMLINKS)
 	if err != unix.ELOOP && !isUnsupported(err) {
 		return fd, err // no link on the path
 	}
 	if !r.o.Restrained {
-		return findByOwner(dir, rel, flags, true)
+		return r.walk(dir, rel, flags)
 	}
 	// The file must be the one that confinement finds.
 	in, err := r.findConfined(dir, rel, pathFlags)
@@ -140,7 +153,7 @@ func (r *Root) findOwned(dir int, rel string, flags int) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(in)
-	fd, err = findByOwner(dir, rel, flags, true)
+	fd, err = r.walk(dir, rel, flags)
 	if err != nil {
 		return -1, err
 	}
@@ -153,24 +166,26 @@ func (r *Root) findOwned(dir int, rel string, flags int) (int, error) {
 	return fd, nil
 }
 
-// findByOwner walks rel by descriptors, one segment at a time, so that nothing
-// it has looked at can be exchanged for something else. A link is followed only
-// if owner is set and the owner of the link owns what it leads to: the target is
-// read from the link that was looked at, and the test is made on what was found.
-func findByOwner(dir int, rel string, flags int, owner bool) (fd int, err error) {
+// walk finds rel by descriptors, one segment at a time, so that nothing it has looked
+// at can be exchanged for something else. Where the owner of a link must own what it
+// leads to, the target is read from the link that was looked at, and the test is made
+// on what was found.
+func (r *Root) walk(dir int, rel string, flags int) (fd int, err error) {
 	cur, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	for rel != "" {
-		var seg string
-		seg, rel, _ = strings.Cut(rel, "/")
-		next, err := step(cur, seg, owner)
+	for at := 0; at < len(rel); {
+		end := len(rel)
+		if i := strings.IndexByte(rel[at:], '/'); i >= 0 {
+			end = at + i
+		}
+		next, err := step(cur, rel[at:end], r.linksAt(at))
 		unix.Close(cur)
 		if err != nil {
 			return -1, err
 		}
-		cur = next
+		cur, at = next, end+1
 	}
 	if flags&unix.O_PATH != 0 {
 		return cur, nil
@@ -180,7 +195,7 @@ func findByOwner(dir int, rel string, flags int, owner bool) (fd int, err error)
 }
 
 // step opens the entry seg of the directory cur.
-func step(cur int, seg string, owner bool) (int, error) {
+func step(cur int, seg string, links Links) (int, error) {
 	fd, err := openat(cur, seg, pathFlags|unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, err
@@ -190,7 +205,7 @@ func step(cur int, seg string, owner bool) (int, error) {
 		return fd, err
 	}
 	defer unix.Close(fd)
-	if !owner {
+	if links == NoLinks {
 		return -1, unix.ELOOP
 	}
 	target, err := readLink(fd, "")
@@ -201,7 +216,7 @@ func step(cur int, seg string, owner bool) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if st, err := fstat(to); err != nil || st.Uid != link.Uid {
+	if st, err := fstat(to); err != nil || links == OwnerLinks && st.Uid != link.Uid {
 		unix.Close(to)
 		return -1, unix.ELOOP
 	}

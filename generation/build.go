@@ -192,6 +192,9 @@ func (b *builder) rootOptions(h *xmlconf.Host) docroot.Options {
 	if h.Root != b.cfg.Root { // that holds more than one host's files
 		o.Within = h.Root
 	}
+	if fa.ForceStrictOwnership {
+		o.OwnedAs = h.Conf.DocRoot
+	}
 	for _, d := range b.cfg.Server.Security.AccessDenyDir {
 		dir := d.Value
 		if !filepath.IsAbs(dir) {
@@ -241,7 +244,7 @@ func Honours(r xmlconf.Restriction) bool {
 		return false
 	}
 	switch r.Element {
-	case "accessControl", "allowBrowse", "enabled", "realm", "authorizer", "clientVerify", "hotlinkCtrl":
+	case "accessControl", "allowBrowse", "enabled", "realm", "authorizer", "clientVerify", "hotlinkCtrl", "forceStrictOwnership":
 		return true
 	}
 	return false

@@ -115,6 +115,7 @@ type file struct {
 	rules   *Program // nil: no directive of rewriting
 	asks    bool     // something in it asks for variables: SetEnvIf
 	guesses bool     // a SetEnvIf could not be read: nobody knows what is not set
+	links   bool     // something in it is about symbolic links
 }
 
 // ending says whether the way down goes on below a directory.
@@ -148,6 +149,9 @@ func NewDirs(opt Options) *Dirs {
 	opt.Prefix = strings.TrimSuffix(opt.Prefix, "/")
 	return &Dirs{opt: opt, dirs: map[string]*dir{}}
 }
+
+// Root is the directory whose files it reads.
+func (d *Dirs) Root() string { return d.opt.Root }
 
 // Request is what .htaccess files decide about.
 type Request struct {
@@ -229,8 +233,14 @@ type Chain struct {
 	name    string // of the file that the path means
 	refused string // why nothing on the path may be served
 	n       int
-	first   [8]*file // outermost first
-	more    []*file  // those behind first
+	first   [8]found // outermost first
+	more    []found  // those behind first
+}
+
+// found is a file, and where its directory ends in the path.
+type found struct {
+	*file
+	end int
 }
 
 // Walk finds the files on the way to path, which is below the root, decoded and
@@ -255,7 +265,7 @@ func (d *Dirs) Walk(path string) Chain {
 		}
 		s := d.look(path[:end], now)
 		if s.file != nil {
-			c.add(s.file)
+			c.add(found{s.file, end})
 		}
 		switch s.end {
 		case missing:
@@ -269,7 +279,7 @@ func (d *Dirs) Walk(path string) Chain {
 	}
 }
 
-func (c *Chain) add(f *file) {
+func (c *Chain) add(f found) {
 	if c.n < len(c.first) {
 		c.first[c.n] = f
 	} else {
@@ -279,11 +289,16 @@ func (c *Chain) add(f *file) {
 }
 
 // at returns a file; 0 is the outermost.
-func (c *Chain) at(i int) *file {
+func (c *Chain) at(i int) *file { return c.found(i).file }
+
+// endOf returns where the directory of a file ends in the path.
+func (c *Chain) endOf(i int) int { return c.found(i).end }
+
+func (c *Chain) found(i int) *found {
 	if i < len(c.first) {
-		return c.first[i]
+		return &c.first[i]
 	}
-	return c.more[i-len(c.first)]
+	return &c.more[i-len(c.first)]
 }
 
 // Empty reports that no file on the way says anything.

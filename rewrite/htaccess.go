@@ -24,6 +24,7 @@ type parser struct {
 	says      bool // some directive says something beside
 	asks      bool // SetEnvIf
 	guesses   bool // a SetEnvIf that could not be read
+	links     bool // Options about symbolic links
 	broken    string
 	brokenAt  int
 	notices   []Notice
@@ -91,7 +92,7 @@ func (p *parser) finish() (*file, []Notice) {
 	if p.broken != "" && p.restricts {
 		p.root.fault, p.root.why, p.root.line = 503, p.broken, p.brokenAt
 	}
-	out := &file{asks: p.asks, guesses: p.guesses}
+	out := &file{asks: p.asks, guesses: p.guesses, links: p.links}
 	if p.restricts {
 		out.access = p.root
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,14 @@ type said struct {
 	noScripts string // directive by which scripts do not run here
 	noTag     bool   // FileETag None
 	listing   int8   // Options Indexes: 1 on, -1 off, 0 not written
-	line      int    // of the first of them
+	links     []linkWord
+	line      int // of the first of them
+}
+
+// linkWord is what one word of Options says of symbolic links.
+type linkWord struct {
+	links Links
+	minus bool // takes links away, where it is what holds
 }
 
 // bySuffix is a value for names with a suffix: lower case, without its dot.
@@ -126,7 +134,7 @@ func (p *parser) other(lower, name string, args []string) {
 	case !known:
 		p.notice(name, false)
 		return
-	case p.override&group == 0 && !(lower == "php_flag" && engineOff(args)):
+	case p.override&group == 0 && !(lower == "php_flag" && engineOff(args)) && lower != "options":
 		p.tell(p.line, name, "allowOverride does not allow it", false)
 		return
 	}
@@ -360,41 +368,94 @@ func (s *said) directoryIndex(args []string) error {
 	return nil
 }
 
-// options reads Options: listings are the only thing that a file may switch.
+// options reads Options: of listings and of symbolic links. Where allowOverride does
+// not allow it, what restricts counts all the same (R-RW-4).
 func (p *parser) options(s *said, args []string) error {
-	var told []string
+	allowed := p.override&OverrideOptions != 0
+	var told, refused []string
+	listing, links := int8(0), []linkWord(nil)
+	replaces, indexes := false, false // a list without signs replaces all
 	for _, a := range args {
 		sign, word := byte(0), strings.ToLower(a)
 		if word != "" && (word[0] == '+' || word[0] == '-') {
 			sign, word = word[0], word[1:]
 		}
+		replaces = replaces || sign == 0
+		minus := sign == '-'
 		switch word {
-		case "indexes", "all":
-			s.listing = 1
-			if sign == '-' {
-				s.listing = -1
-			}
 		case "none":
-			s.listing = -1
-		case "followsymlinks", "symlinksifownermatch":
-			if sign == '-' || word == "symlinksifownermatch" {
-				told = append(told, a+" (links are followed as followSymbolLink of the virtual host says)")
+		case "indexes", "all":
+			if listing = 1; minus {
+				listing = -1
 			}
+			indexes = indexes || !minus
+			if word == "all" {
+				links = append(links, linkWord{LinksFollowed, minus})
+			}
+		case "followsymlinks":
+			links = append(links, linkWord{LinksFollowed, minus})
+		case "symlinksifownermatch":
+			links = append(links, linkWord{LinksOfOwner, minus})
 		case "execcgi", "multiviews", "includes", "includesnoexec":
-			if sign != '-' {
+			if !minus {
 				told = append(told, a)
 			}
 		default:
 			told = append(told, a)
 		}
-		if sign == 0 && s.listing == 0 {
-			s.listing = -1 // a list without signs replaces all
+	}
+	if replaces {
+		links = append([]linkWord{{LinksRefused, false}}, strictestLast(links)...)
+		if !indexes {
+			listing = -1
 		}
+	}
+	if !allowed {
+		if listing, links, refused = restrictionsOf(args); len(refused) > 0 {
+			p.tell(p.line, "Options", "allowOverride does not allow "+strings.Join(refused, ", "), false)
+		}
+	}
+	if listing != 0 {
+		s.listing = listing
+	}
+	if s.links = append(s.links, links...); len(links) > 0 {
+		p.links = true
 	}
 	if len(told) > 0 {
 		p.tell(p.line, "Options", "no effect: "+strings.Join(told, ", "), false)
 	}
 	return nil
+}
+
+// strictestLast puts the words about owners behind the others: where one list has
+// both, links are for owners.
+func strictestLast(list []linkWord) []linkWord {
+	slices.SortStableFunc(list, func(a, b linkWord) int { return int(b.links) - int(a.links) })
+	return list
+}
+
+// restrictionsOf returns what of the words of Options only restricts, and the others.
+func restrictionsOf(args []string) (listing int8, links []linkWord, others []string) {
+	for _, a := range args {
+		switch strings.ToLower(a) {
+		case "none":
+			listing, links = -1, append(links, linkWord{LinksRefused, false})
+		case "-indexes", "-all":
+			listing = -1
+			if strings.EqualFold(a, "-all") {
+				links = append(links, linkWord{LinksFollowed, true})
+			}
+		case "-followsymlinks":
+			links = append(links, linkWord{LinksFollowed, true})
+		case "-symlinksifownermatch":
+			links = append(links, linkWord{LinksOfOwner, true})
+		case "symlinksifownermatch", "+symlinksifownermatch":
+			links = append(links, linkWord{LinksOfOwner, false})
+		default:
+			others = append(others, a)
+		}
+	}
+	return listing, links, others
 }
 
 var lifetimeUnits = map[string]int64{"year": 365 * 86400, "month": 30 * 86400, "week": 7 * 86400, "day": 86400, "hour": 3600, "minute": 60, "second": 1}

@@ -35,7 +35,7 @@ type FileAccessControl struct {
 	Block
 	FollowSymbolLink               int    `conf:"followSymbolLink" unit:"link" range:"0..2" default:"1" doc:"0 no, 1 yes, 2 if the owner matches"`
 	CheckSymbolLink                bool   `conf:"checkSymbolLink" default:"0" doc:"test a link's target against accessDenyDir"`
-	ForceStrictOwnership           bool   `conf:"forceStrictOwnership" default:"0" doc:"files must belong to the host's owner; 1 is not honoured yet: every host answers 503, finding E-CLOSED"`
+	ForceStrictOwnership           bool   `conf:"forceStrictOwnership" default:"0" doc:"files must belong to the owner of the document root; others answer 403"`
 	RequiredPermissionMask         uint32 `conf:"requiredPermissionMask" unit:"octal" default:"004" doc:"bits a file must have"`
 	RestrictedPermissionMask       uint32 `conf:"restrictedPermissionMask" unit:"octal" default:"041111" doc:"bits a file must not have"`
 	RestrictedScriptPermissionMask uint32 `conf:"restrictedScriptPermissionMask" unit:"octal" default:"000" doc:"bits a script must not have"`
