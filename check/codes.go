@@ -82,6 +82,8 @@ var Codes = []Code{
 		Do: "Name a processor of type fcgi, such as fcgiwrap.", Treatment: xmlconf.Refused},
 	{Code: "W-CHILDREN", Severity: "warn", Means: "maxConns of a FastCGI processor is more than the children that its env PHP_FCGI_CHILDREN speaks of. Requests beyond them wait inside the application, where no deadline of a queue counts.",
 		Do: "Make maxConns as high as the number of children."},
+	{Code: "W-CTX-PHP", Severity: "warn", Means: "A context of type lsapi leads to PHP, which runs files, and such a context names none. It answers 404.",
+		Do: "Map the suffix php by a scriptHandler, and remove the context.", Treatment: xmlconf.Refused},
 	{Code: "W-CTX-TYPE", Severity: "warn", Means: "The type of a context is not implemented. It answers 503, never the source of what it should run.",
 		Do: "Put the application behind a processor of type proxy or fcgi.", Treatment: xmlconf.Refused},
 	{Code: "W-DOCROOT", Severity: "warn", Means: "Two virtual hosts serve the same files.", Do: "Give each a docRoot of its own, unless this is meant."},

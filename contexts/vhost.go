@@ -464,6 +464,9 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	if off {
 		return exchange.Fail(403, "access_denied", "%s: .htaccess files let no script run here", x.Resource.Name)
 	}
+	if x.Req.Rewritten == "" && !docroot.Named(x.Req.Target, x.Req.Path, res.Name) {
+		return exchange.Fail(404, "not_found", "an encoded slash in the path of script %s", res.Name)
+	}
 	var by *Context
 	noScript := func(c *Context) bool {
 		by = c

@@ -58,6 +58,29 @@ func plain(path string) bool {
 	return true
 }
 
+// Named reports whether target, which CleanPath made path of, names name by slashes
+// that are plain: name is the first part of path, or path with the name of an index
+// file behind it. A slash that was encoded is data to whoever wrote it; one that ends
+// or divides the name of a script would be a border to us alone.
+func Named(target, path, name string) bool {
+	raw, _, _ := strings.Cut(target, "?")
+	if i := strings.IndexByte(raw, '%'); i < 0 || !hasEncodedSlash(raw[i:]) {
+		return true
+	}
+	// As text "%2F", which no name has, encoded slashes divide nothing.
+	kept, _, err := CleanPath(strings.NewReplacer("%2F", "%252F", "%2f", "%252F").Replace(raw))
+	if err != nil {
+		return false
+	}
+	if !strings.HasPrefix(path, name) {
+		return kept == path
+	}
+	rest, ok := strings.CutPrefix(kept, name)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(name, "/"))
+}
+
+func hasEncodedSlash(s string) bool { return strings.Contains(s, "%2F") || strings.Contains(s, "%2f") }
+
 func badPath(why string) error { return exchange.Fail(400, "bad_request", "%s", why) }
 
 // unescape decodes every %XX once. A slash that was encoded is a slash

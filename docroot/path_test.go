@@ -179,3 +179,33 @@ func TestHidden(t *testing.T) {
 	f("/", false)
 	f("", false)
 }
+
+// R-FCGI-3: an encoded slash is no border of a script's name.
+func TestNamed(t *testing.T) {
+	f := func(target, name string, want bool) {
+		t.Helper()
+		path, _, err := CleanPath(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Named(target, path, name); got != want {
+			t.Errorf("%s, %s: %v", target, name, got)
+		}
+	}
+	f("/x.php", "/x.php", true)
+	f("/%78.php?a=%2F", "/x.php", true)
+	f("/x.php/a", "/x.php", true)
+	f("/x.php/a%2fb", "/x.php", true) // of the path info
+	f("/x.php/%2F", "/x.php", true)
+	f("/x.php%2Fa", "/x.php", false)
+	f("/x.php%2f", "/x.php", false)
+	f("/a%2Fx.php", "/a/x.php", false)
+	f("/%2Fx.php", "/x.php", false)
+	f("/a%2F..%2Fx.php", "/x.php", false)
+	f("/a/x%2f../x.php", "/a/x.php", false)
+	f("/a/", "/a/index.php", true)
+	f("/a%2F", "/a/index.php", false)
+	f("/a/%2F", "/a/index.php", false)
+	f("/b%2Fa/", "/b/a/index.php", false)
+	f("/x%252Fy.php", "/x%2Fy.php", true)
+}

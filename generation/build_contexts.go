@@ -328,6 +328,9 @@ func (b *builder) buildAppContext(h *host, c *xmlconf.Context, kind xmlconf.Proc
 		return
 	}
 	out.Serves, out.Scope, out.Group = serves(p), p.scope, p.decl.Name
+	if b.refusePHP(h, c, p, out) {
+		return
+	}
 	out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
 	b.use(h, p, out, c.URI, false)
 }
@@ -350,6 +353,9 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
 	default:
 		out.Serves, out.Scope, out.Group = serves(p), p.scope, p.decl.Name
+		if b.refusePHP(h, c, p, out) {
+			return
+		}
 		out.Handler = b.buildApp(h, p, c.URI, c.ResponseTimeout)
 		b.use(h, p, out, c.URI, false)
 	}

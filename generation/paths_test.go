@@ -9,21 +9,28 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"httpjet/lsapi/lsapitest"
 )
 
-// scriptApp answers with the script that it was to run and its path info.
-func scriptApp(t *testing.T) (address string) {
+// scriptApp answers with the script that it was to run and its path info, over FastCGI
+// or LSAPI. It returns its address.
+func scriptApp(t *testing.T, kind string) string {
 	path := filepath.Join(t.TempDir(), "app.sock")
 	ln, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ran := func(env map[string]string) string {
+		return fmt.Sprintf("ran %s info %q", env["SCRIPT_FILENAME"], strings.TrimPrefix(env["PATH_TRANSLATED"], env["DOCUMENT_ROOT"]))
+	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		fcgi.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			env := fcgi.ProcessEnv(r)
-			fmt.Fprintf(w, "ran %s info %q", env["SCRIPT_FILENAME"], strings.TrimPrefix(env["PATH_TRANSLATED"], env["DOCUMENT_ROOT"]))
-		}))
+		if kind == "lsapi" {
+			lsapitest.Serve(ln, func(q *lsapitest.Request) []byte { return lsapitest.Reply(200, ran(q.Env)) })
+			return
+		}
+		fcgi.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, ran(fcgi.ProcessEnv(r))) }))
 	})
 	t.Cleanup(func() { ln.Close(); running.Wait() })
 	return "uds:/" + path
@@ -32,13 +39,19 @@ func scriptApp(t *testing.T) (address string) {
 // R-FCGI-3, G26, G27: a path runs the script that it names byte for byte, or none;
 // its source is served to nobody, whatever is done to its name.
 func TestG26G27HostileScriptPaths(t *testing.T) {
+	for _, kind := range []string{"fcgi", "lsapi"} {
+		t.Run(kind, func(t *testing.T) { walkScripts(t, kind) })
+	}
+}
+
+func walkScripts(t *testing.T, kind string) {
 	const canary = "<?php canary"
-	app := scriptApp(t)
 	p := safetyParts{
-		vhost: `<extProcessorList><extProcessor><type>fcgi</type><name>app</name><address>` + app + `</address></extProcessor></extProcessorList>
-			<scriptHandlerList><scriptHandler><suffix>php</suffix><type>fcgi</type><handler>app</handler></scriptHandler></scriptHandlerList>
-			<contextList><context><type>cgi</type><uri>/cgi/</uri><location>$VH_ROOT/cgi/</location><handler>app</handler></context></contextList>`,
-		files: map[string]string{"index.php": canary, "dir/app.php": canary, "UP.PHP": canary, "ȺȺȺȺx.php.txt": "upload", "up.txt": "upload",
+		vhost: `<extProcessorList><extProcessor><type>` + kind + `</type><name>app</name><address>` + scriptApp(t, kind) + `</address></extProcessor>
+			<extProcessor><type>fcgi</type><name>cgi</name><address>` + scriptApp(t, "fcgi") + `</address></extProcessor></extProcessorList>
+			<scriptHandlerList><scriptHandler><suffix>php</suffix><type>` + kind + `</type><handler>app</handler></scriptHandler></scriptHandlerList>
+			<indexFiles>index.php</indexFiles><contextList><context><type>cgi</type><uri>/cgi/</uri><location>$VH_ROOT/cgi/</location><handler>cgi</handler></context></contextList>`,
+		files: map[string]string{"index.php": canary, "dir/app.php": canary, "dir/index.php": canary, "UP.PHP": canary, "ȺȺȺȺx.php.txt": "upload", "up.txt": "upload",
 			"../out.php": canary, "../cgi/prog": canary},
 	}
 	ask, _ := p.build(t)
@@ -62,10 +75,12 @@ func TestG26G27HostileScriptPaths(t *testing.T) {
 	f("/dir/../index.php", `/index.php info ""`)
 	f("/dir/%2e%2e/index.php", `/index.php info ""`)
 	f("//dir//app.php//x", `/dir/app.php info "/x"`)
-	f("/index.php%2fdir", `/index.php info "/dir"`) // an encoded slash is one: no other script than by a plain one
-	f("/dir%2fapp.php", `/dir/app.php info ""`)
+	f("/index.php/a%2fb", `/index.php info "/a/b"`) // behind the script it is data
+	f("/dir/", `/dir/index.php info ""`)
 	f("/UP.PHP", `/UP.PHP info ""`) // a suffix has no case, a name has
 	for _, path := range []string{
+		"/index.php%2fdir", "/index.php%2F", "/index.php%2f/x", "/dir%2fapp.php", "/dir%2F/app.php", "/dir%2f", "/dir/%2F", "/dir%2f../index.php", "/dir/app.php%2F..%2findex.php",
+		"/cgi%2fprog", "/cgi/prog%2Fmore", "/cgi/%2fprog",
 		"/index.php%00.jpg", "/index.php%00", "/a%00/index.php", "/%00/index.php", // G27
 		"/index.php.", "/index.php..", "/index.php%2e", "/index.php%20", "/index.php%09", "/index.php%0a", "/index.php%0d%0a", "/index.php~", "/index.php::$DATA",
 		"/INDEX.PHP", "/Index.php", "/index.PHP", "/index.phP", "/up.php", "/dir/APP.php", "/DIR/app.php",
