@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"httpjet/access"
 	"httpjet/exchange"
 )
 
@@ -137,6 +138,11 @@ func (v *VHost) explainRoute(x *exchange.Exchange, r *route, t *Table) {
 		x.Detail("%s restricts, and lets it pass", c.URI)
 		return false
 	})
+	for _, r := range []*access.Rate{t.Rate, v.Rate, v.rateOf(x, r)} {
+		if r != nil {
+			x.Note("rate limit", "%s: each client %d requests a minute, %d at once", r.Options().Scope, r.Options().PerMinute, r.Options().Burst)
+		}
+	}
 	max, who := t.MaxBody, "the server's"
 	if r.context != nil && r.context.MaxBody > 0 && (max <= 0 || r.context.MaxBody < max) {
 		max, who = r.context.MaxBody, "the context's"

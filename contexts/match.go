@@ -49,6 +49,7 @@ type Context struct {
 	NoBrowse   bool                // allowBrowse 0: 403
 	NoScript   bool                // enableScript 0: 403 for scripts
 	Closed     string              // why the context answers 503 (R-SAFE-1); "" if it does not
+	Rate       *access.Rate        // of the requests of each client that it or a WebSocket map in it answers; nil: no limit
 	MaxBody    int64               // bytes, 0: the server's
 
 	Scope, Group string // of the upstream, for logs

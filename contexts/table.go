@@ -18,6 +18,7 @@ type Table struct {
 	Certificates map[string]*Certificates        // likewise, of secure listeners that ask their clients for certificates
 	Identity     access.Identity                 // how the client is found behind trusted proxies
 	Throttle     *Throttle                       // of clients; nil: none
+	Rate         *access.Rate                    // of the requests of each client, whatever the host; nil: no limit
 	MaxURL       int                             // bytes of the target (R-PIPE-4)
 	MaxBody      int64                           // bytes of a request body (R-PIPE-4)
 	EchoID       bool                            // answers carry X-Request-Id (R-PIPE-11)
@@ -42,6 +43,9 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	if err := t.admit(x, v, peer); err != nil {
 		return err
 	}
+	if err := limitRate(x, t.Rate); err != nil {
+		return err
+	}
 	if v == nil {
 		return exchange.Fail(404, "no_vhost", "no virtual host for %q on listener %q", x.Req.Host, x.Req.Listener)
 	}
@@ -49,7 +53,10 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	if err := v.open(); err != nil {
 		return err
 	}
-	err := t.cleanPath(x)
+	err := limitRate(x, v.Rate)
+	if err == nil {
+		err = t.cleanPath(x)
+	}
 	if err == nil {
 		err = v.serve(x, t)
 	}

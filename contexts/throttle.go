@@ -37,6 +37,34 @@ func (t *Table) throttle(x *exchange.Exchange, v *VHost, r *route) error {
 	return nil
 }
 
+// limitRate takes a token of the client of x (clientRateLimit, R-RATE-4); nil limits
+// nothing.
+func limitRate(x *exchange.Exchange, r *access.Rate) error {
+	if r == nil || x.Explaining() {
+		return nil
+	}
+	wait, ok := r.Take(x.Req.Client, x.Recent())
+	if ok {
+		return nil
+	}
+	e := exchange.Fail(429, "rate_limited", "clientRateLimit of %s: over %d requests a minute", r.Options().Scope, r.Options().PerMinute)
+	e.Fields = []exchange.Field{{Name: "Retry-After", Value: strconv.Itoa(int((wait + time.Second - 1) / time.Second))}}
+	return e
+}
+
+// rateOf is the limit of the context that x goes to. A WebSocket map stands before
+// contexts, but not outside their limits.
+func (v *VHost) rateOf(x *exchange.Exchange, r *route) *access.Rate {
+	c := r.context
+	if c == nil && r.kind == exchange.WebSocket {
+		c, _ = v.contexts.find(x.Req.Path, x.Req.Method)
+	}
+	if c == nil {
+		return nil
+	}
+	return c.Rate
+}
+
 // delay waits until the exchange is in a second that has room for it.
 func (h *Throttle) delay(x *exchange.Exchange, dynamic bool) error {
 	wait, ok := h.Clients.Delay(x.Req.Client, &h.Limits, dynamic, time.Now())

@@ -18,6 +18,7 @@ type VHost struct {
 	Closed    string       // why it answers 503: its file did not load, or R-SAFE-1; "" if it does not
 	Access    *access.List // nil: no restriction
 	Hotlink   *Hotlink     // nil: every page may show its files
+	Rate      *access.Rate // of the requests of each client; nil: no limit
 	CertPort  int          // of the secure listener that requires certificates of its clients; 0: none does
 
 	Root     *docroot.Root
@@ -128,6 +129,9 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 		v.explainChoice(x, &r)
 	}
 	if err := v.hotlink(x, asked); err != nil {
+		return err
+	}
+	if err := limitRate(x, v.rateOf(x, &r)); err != nil {
 		return err
 	}
 	if err := t.throttle(x, v, &r); err != nil { // before passwords are tried

@@ -1,11 +1,13 @@
 package generation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"httpjet/access"
 	"httpjet/contexts"
+	"httpjet/xmlconf"
 )
 
 // buildClients sets what one client address may have, and who may say which address
@@ -20,6 +22,7 @@ func (b *builder) buildClients() {
 		b.g.table.Throttle = &contexts.Throttle{Clients: &b.kept.Clients, Limits: l}
 	}
 	t := &b.cfg.Server.Tuning
+	b.g.table.Rate = b.rate("global", b.cfg.Server.Security.ClientRateLimit)
 	var trusted strings.Builder
 	for entry := range strings.FieldsFuncSeq(strings.Join(t.ProxyProtocol, " "), func(c rune) bool { return c == ',' || c <= ' ' }) {
 		trusted.WriteString(strings.TrimRight(entry, "Tt") + "T\n")
@@ -36,6 +39,20 @@ func (b *builder) buildClients() {
 		b.fs.Warn("W-TRUST-ALL", t.At("proxyProtocol"), "name your proxies only", "proxyProtocol: every client may send a PROXY header and can choose its own address")
 	}
 	b.g.Limits.Proxies = list
+}
+
+// rate leases what is remembered of a limit (R-RATE-2, R-RATE-5); nil if there is none.
+func (b *builder) rate(scope string, d *xmlconf.ClientRateLimit) *access.Rate {
+	if d == nil || d.ReqPerMinute == 0 {
+		return nil
+	}
+	o := access.RateOptions{Scope: scope, PerMinute: d.ReqPerMinute, Burst: d.Burst, Most: d.MaxTracked, Prefix: d.IPv6Prefix}
+	r, release := b.kept.Rates.Acquire(o, func() *access.Rate { return access.NewRate(o) })
+	b.g.leases = append(b.g.leases, release)
+	if !slices.Contains(b.g.rates, r) {
+		b.g.rates = append(b.g.rates, r)
+	}
+	return r
 }
 
 // roundUp is n as a multiple of unit, as LiteSpeed takes bandwidths.

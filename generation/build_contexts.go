@@ -39,6 +39,7 @@ func (b *builder) buildContexts(h *host) {
 			built[c] = out
 		}
 	}
+	b.buildContextRates(h, built)
 	b.buildContextRules(h, built)
 	h.out.SetContexts(list)
 	b.reportSticky(h)
@@ -70,6 +71,23 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 		return nil
 	}
 	return out
+}
+
+// buildContextRates gives contexts their limits. One that says nothing shares that of
+// the closest context around it, whose bucket holds for everything in it.
+func (b *builder) buildContextRates(h *host, built map[*xmlconf.Context]*contexts.Context) {
+	for _, c := range h.Conf.Contexts {
+		if built[c] == nil {
+			continue
+		}
+		at := c
+		for _, around := range slices.Backward(enclosing(h.Conf.Contexts, c)) {
+			if at.ClientRateLimit == nil {
+				at = around
+			}
+		}
+		built[c].Rate = b.rate("vhost:"+h.Name+":"+at.URI, at.ClientRateLimit)
+	}
 }
 
 // buildMatch sets which paths the context is about; false drops it.

@@ -46,6 +46,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	}
 	b.closeVHost(h, v)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
+	v.Rate = b.rate("vhost:"+h.Name, h.Conf.Security.ClientRateLimit)
 	b.buildHotlink(h, v)
 	said := b.hostAnswers(h)
 	b.checkPages(h.Conf.ErrorPages)

@@ -63,6 +63,7 @@ type Kept struct {
 	Tunnels  keep.Map[string, *tunnels.Set] // by route, and by peer
 	Realms   keep.Map[access.RealmOptions, *access.Realm]
 	Clients  access.Clients
+	Rates    keep.Map[access.RateOptions, *access.Rate]
 	Leaving  tunnels.Leaving
 	Bodies   *budget.Bodies
 	Probes   *budget.Permits // of probes in flight; nil: each generation has its own
@@ -135,6 +136,7 @@ type Generation struct {
 	upstreams    []*upstream
 	labels       map[[2]string]bool // scopes and names that upstreams have
 	routes       map[routeKey]*metrics.Route
+	rates        []*access.Rate   // limits of clients that it leases
 	routed       []metrics.Routed // the same, in the order of the file
 	leases       []func()
 	started      []*apps.App

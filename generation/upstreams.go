@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"httpjet/access"
 	"httpjet/contexts"
 	"httpjet/extproc"
 	"httpjet/gateway"
@@ -81,8 +82,9 @@ type Upstream struct {
 // Route is a virtual host and the uri of a context or map of it, or a suffix.
 type Route struct {
 	VHost, URI   string
-	Retries      int      // further attempts
-	RetryMethods []string // of the requests that may have them
+	Retries      int                 // further attempts
+	RetryMethods []string            // of the requests that may have them
+	Rate         *access.RateOptions // of each client; nil: no limit
 }
 
 // Peer is one member of an Upstream.
@@ -118,6 +120,10 @@ func (u *upstream) view() Upstream {
 		route := Route{VHost: r.host.Name, URI: r.label}
 		if r.retry != nil && r.retry.Retries > 0 {
 			route.Retries, route.RetryMethods = r.retry.Retries, r.retry.RetryMethods
+		}
+		if r.context != nil && r.context.Rate != nil {
+			o := r.context.Rate.Options()
+			route.Rate = &o
 		}
 		v.Routes = append(v.Routes, route)
 	}
@@ -175,6 +181,15 @@ func (g *Generation) Groups() []metrics.Group {
 				Idle: p.Pool.Idle, Busy: p.Pool.Busy, Dialing: p.Pool.Dialing})
 		}
 		out = append(out, m)
+	}
+	return out
+}
+
+// Rates returns the limits of clients, of the server, of virtual hosts, of contexts.
+func (g *Generation) Rates() []metrics.Rate {
+	out := make([]metrics.Rate, 0, len(g.rates))
+	for _, r := range g.rates {
+		out = append(out, metrics.Rate{Scope: r.Options().Scope, Rejected: r.Rejected(), Tracked: r.Tracked()})
 	}
 	return out
 }

@@ -38,6 +38,12 @@ func (s *Server) observe() {
 			}
 			return metrics.FastCGI{}
 		},
+		Rates: func() []metrics.Rate {
+			if site := s.current.Load(); site != nil {
+				return site.Rates()
+			}
+			return nil
+		},
 		Probed: func() []metrics.Probed {
 			if site := s.current.Load(); site != nil { // none before the first is published
 				return site.Probed()

@@ -133,8 +133,13 @@ type Route struct {
 	Retries      int      `json:"retries"`       // further attempts
 	RetryMethods []string `json:"retry_methods"` // of the requests that may have them
 
-	// RateLimit is that of each client: null, for clientRateLimit is not honoured yet.
-	RateLimit *struct{} `json:"rate_limit"`
+	RateLimit *RateLimit `json:"rate_limit"` // of each client; null: none
+}
+
+// RateLimit is a clientRateLimit of a context.
+type RateLimit struct {
+	PerMinute int `json:"requests_per_minute"`
+	Burst     int `json:"burst"`
 }
 
 // Check is the health check of a group.
@@ -249,7 +254,11 @@ func groupsOf(g *generation.Generation, scope, name string, pools bool) []Group 
 		d := Group{Scope: u.Scope, Name: u.Name, Kind: u.Kind, Protocol: u.Protocol, Policy: u.Policy, Routes: []Route{},
 			Check: checkOf(u.Check), Failovers: u.Failovers, NoUpstream: u.NoUpstream, Peers: []Peer{}}
 		for _, r := range u.Routes {
-			d.Routes = append(d.Routes, Route{VHost: r.VHost, URI: r.URI, Retries: r.Retries, RetryMethods: append([]string{}, r.RetryMethods...)})
+			route := Route{VHost: r.VHost, URI: r.URI, Retries: r.Retries, RetryMethods: append([]string{}, r.RetryMethods...)}
+			if r.Rate != nil {
+				route.RateLimit = &RateLimit{r.Rate.PerMinute, r.Rate.Burst}
+			}
+			d.Routes = append(d.Routes, route)
 		}
 		for i := range u.Peers {
 			d.Peers = append(d.Peers, peerOf(i, &u.Peers[i], pools))

@@ -48,7 +48,7 @@ type Context struct {
 	StripPrefix     string           `conf:"stripPrefix" as:"honoured,strict" doc:"whole segments taken off the path before the request goes upstream, however they are escaped; an empty path becomes /"`
 	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"honoured,strict" doc:"one substitution on the escaped path, behind stripPrefix; the query stays"`
 	Retry           *Retry           `conf:"retry" as:"honoured,strict" doc:"further attempts of a request that was sent; instead of the processor's"`
-	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this context"`
+	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"honoured,strict" doc:"requests of a client to this context"`
 	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict,minor" doc:"cache for plain upstreams"`
 	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 	ProxyTimeouts

@@ -10,7 +10,7 @@ type ServerSecurity struct {
 	CGI               CGIRLimit         `conf:"CGIRLimit" doc:"limits of started applications"`
 	HotlinkCtrl       *HotlinkCtrl      `conf:"hotlinkCtrl" doc:"Referer check; that of a virtual host goes before the server's"`
 	UseCFConnectingIP bool              `conf:"useCFConnectingIP" default:"0" as:"honoured,strict" doc:"CF-Connecting-IP of a trusted peer names the client"`
-	ClientRateLimit   *ClientRateLimit  `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client, all hosts"`
+	ClientRateLimit   *ClientRateLimit  `conf:"clientRateLimit" as:"honoured,strict" doc:"requests of a client, all hosts"`
 
 	_ struct{} `conf:"censorshipControl" unit:"block" as:"noeffect" why:"module" gate:"enableCensorship" doc:"request filter"`
 	_ struct{} `conf:"censorshipRuleSet" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"request filter"`
@@ -94,7 +94,7 @@ type HostSecurity struct {
 	AccessControl   *AccessControl   `conf:"accessControl" doc:"addresses; a refused client gets 403"`
 	Realms          []*Realm         `conf:"realmList/realm" doc:"password realms, which contexts name"`
 	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" doc:"Referer check; that of a virtual host goes before the server's"`
-	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"later,strict" doc:"requests of a client to this host"`
+	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"honoured,strict" doc:"requests of a client to this host"`
 
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
