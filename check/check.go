@@ -163,6 +163,7 @@ func buildTree(cfg *xmlconf.Config, r *Report, o Options, fs *xmlconf.Findings) 
 	r.Fingerprint = fingerprint(cfg)
 	r.Summary = summarize(cfg, g)
 	if !fs.Failed() {
+		g.ReportHtaccess(fs)
 		runRuleTests(cfg.Root, g, fs)
 	}
 }

@@ -64,6 +64,7 @@ var Codes = []Code{
 
 	{Code: "I-ADMIN", Severity: "info", Means: "The file configures LiteSpeed's WebAdmin console, which httpjet does not have."},
 	{Code: "I-ERRORLOG", Severity: "info", Means: "A virtual host's error log has a file of its own in LiteSpeed; here its lines go to the server's.", Treatment: xmlconf.Changed},
+	{Code: "I-HTACCESS", Severity: "info", Means: "A directive of a .htaccess file has no effect, and changes no more than how a page looks or how it is compressed. Or a document root holds more .htaccess files than check looks at: 200,000 names and 2,000 files in one, 1,000 findings in all."},
 	{Code: "I-NO-EFFECT", Severity: "info", Means: "An element has no effect and changes no answer.", Treatment: xmlconf.NoEffect},
 	{Code: "I-NOCERT", Severity: "info", Means: "A secure listener has no certificate of its own; those of its virtual hosts are used. A client that sends no name is refused."},
 	{Code: "I-NOT-YET", Severity: "info", Means: "An element is not honoured by this version, and changes no answer.", Treatment: xmlconf.NoEffect},
@@ -90,6 +91,8 @@ var Codes = []Code{
 	{Code: "W-DOCROOT-MISSING", Severity: "warn", Means: "A document root is no directory (yet): files answer 404.", Do: "Create it."},
 	{Code: "W-DOCTYPE", Severity: "warn", Means: "A DOCTYPE is ignored.", Do: "Remove it."},
 	{Code: "W-DUP", Severity: "warn", Means: "An element that counts once is written twice. The first is used, as in LiteSpeed.", Do: "Remove one.", Treatment: xmlconf.NoEffect},
+	{Code: "W-HTACCESS", Severity: "warn", Means: "A directive of a .htaccess file has no effect, or not all of it has: it is not honoured, cannot be read, or allowOverride does not allow it. What it would grant is not granted.",
+		Do: "Correct it, remove it, or do it in the configuration."},
 	{Code: "W-INDEX", Severity: "warn", Means: "Index files of a virtual host are not used, because index/useServer says so.", Do: "Write useServer 0, or 2 for both lists.", Treatment: xmlconf.NoEffect},
 	{Code: "W-LB-MAPPED", Severity: "warn", Means: "A load balancer is a group of its workers' addresses, chosen by weighted-least-active.", Treatment: xmlconf.Changed},
 	{Code: "W-MGMT-REMOTE", Severity: "warn", Means: "The management listener can be reached from other machines.", Do: "Bind it to loopback unless this is meant."},

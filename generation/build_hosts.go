@@ -1,8 +1,6 @@
 package generation
 
 import (
-	"context"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -109,22 +107,10 @@ func (b *builder) buildHtaccess(h *host, dir, prefix string) *rewrite.Dirs {
 	if allowed == 0 {
 		return nil
 	}
-	log := b.opt.Log
-	return rewrite.NewDirs(rewrite.Options{Root: dir, FileName: name, Prefix: prefix, Override: allowed, Maps: h.maps, Host: h.out.RulesHost,
-		Realm: (&fileRealms{}).guard,
-		Report: func(ns []rewrite.Notice) {
-			for _, n := range ns {
-				level := slog.LevelInfo
-				if n.Restricts {
-					level = slog.LevelWarn
-				}
-				why := n.Why
-				if why == "" {
-					why = "it is not honoured"
-				}
-				log.Log(context.Background(), level, ".htaccess directive has no effect", "file", n.File, "line", n.Line, "directive", n.Directive, "why", why)
-			}
-		}})
+	d := rewrite.NewDirs(rewrite.Options{Root: dir, FileName: name, Prefix: prefix, Override: allowed, Maps: h.maps, Host: h.out.RulesHost,
+		Realm: (&fileRealms{}).guard, Report: b.reportNotices})
+	b.g.htaccess = append(b.g.htaccess, hostDirs{h.Name, d})
+	return d
 }
 
 // buildContextDirs returns the reader of .htaccess files about the files of a

@@ -122,6 +122,7 @@ type Generation struct {
 	Degraded []string
 
 	table        *contexts.Table
+	htaccess     []hostDirs // of all hosts, those of contexts too
 	files        *docroot.Cache
 	tls          map[string]*tlsconf.Names // by Listener.Key
 	logs         map[string][]hostLog      // access logs of virtual hosts by name, where they have their own

@@ -102,11 +102,12 @@ func (p *parser) expr(text string) predicate {
 // in it closes.
 func (p *parser) unmodelled(f *frame) {
 	if p.owner().op != leaf { // inside a Require container
+		p.closes(p.line, "<"+f.name+">", "it is not honoured: it grants nothing, and where it decides the answer is 503")
 		p.add(node{})
 		f.discard = true
 		return
 	}
-	p.notice("<"+f.name+">", false)
+	p.notice("<" + f.name + ">")
 	p.section(f, matcher{unknown: true})
 }
 

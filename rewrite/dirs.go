@@ -82,6 +82,8 @@ type Notice struct {
 	Directive string // as written
 	Why       string // "" for a directive that has no effect
 	Restricts bool   // it would refuse requests: a rewrite rule with [F]
+	Closes    bool   // what it is about answers 503, or may (R-SAFE-1)
+	Known     bool   // a directive without effect, that changes no more than how a page looks
 }
 
 // Dirs reads the .htaccess files below one document root and remembers them.

@@ -91,6 +91,9 @@ func (p *parser) finish() (*file, []Notice) {
 	p.guards()
 	if p.broken != "" && p.restricts {
 		p.root.fault, p.root.why, p.root.line = 503, p.broken, p.brokenAt
+		p.closes(p.brokenAt, "file", p.broken+"; it restricts, so what is below it answers 503")
+	} else if p.broken != "" {
+		p.tell(p.brokenAt, "file", p.broken, false)
 	}
 	out := &file{asks: p.asks, guesses: p.guesses, links: p.links}
 	if p.restricts {
@@ -103,7 +106,11 @@ func (p *parser) finish() (*file, []Notice) {
 		var problems []Problem
 		out.rules, problems = p.rules.finish()
 		for _, q := range problems {
-			p.tell(q.Line, "rewriting", q.Text+"; "+q.Hint, q.Closes)
+			if why := q.Text + "; " + q.Hint; q.Closes {
+				p.closes(q.Line, "rewriting", why)
+			} else {
+				p.tell(q.Line, "rewriting", why, false)
+			}
 		}
 	}
 	if !p.restricts && !p.says && p.rules == nil && !p.guesses {
@@ -137,6 +144,7 @@ func (p *parser) close(why string) {
 		return
 	}
 	p.restricts = true
+	p.closes(p.line, why, "it is not honoured, so what it guards answers 503")
 	if s := o.sec; s.fault == 0 {
 		if s.line == 0 {
 			s.line = p.line
@@ -171,7 +179,7 @@ func (p *parser) plain(name string, args []string, text string) {
 	case lower == "order":
 		p.order(args)
 	case lower == "allow" || lower == "deny":
-		p.from(lower == "allow", args)
+		p.from(lower == "allow", name, args)
 	case lower == "satisfy":
 		if len(args) != 1 || !strings.EqualFold(args[0], "all") && !strings.EqualFold(args[0], "any") {
 			p.close("Satisfy")
@@ -239,6 +247,7 @@ func (p *parser) guards() {
 			if r.auth != nil {
 				r.line = r.auth.line
 			}
+			p.closes(r.line, "AuthType", r.why+", so what is below it answers 503")
 		}
 	}
 	for _, l := range p.logins {
@@ -252,7 +261,7 @@ func (p *parser) guards() {
 		}
 		if err != nil {
 			l.guard = nil
-			p.tell(l.line, "Require", err.Error()+"; it answers 503", true)
+			p.closes(l.line, "Require", err.Error()+"; it answers 503")
 		}
 	}
 }
@@ -341,22 +350,41 @@ func refuses(text string) bool {
 	return false
 }
 
-func (p *parser) notice(name string, restricts bool) {
+// notice tells of a directive that is not modelled, once.
+func (p *parser) notice(name string) {
 	key := strings.ToLower(name)
-	if restricts {
-		key += " refuses"
-	}
 	if p.noticed[key] || len(p.notices) >= maxNotices {
 		return
 	}
 	p.noticed[key] = true
-	p.notices = append(p.notices, Notice{File: p.file, Line: p.line, Directive: strings.Clone(name), Restricts: restricts})
+	p.notices = append(p.notices, Notice{File: p.file, Line: p.line, Directive: strings.Clone(name), Known: isLooks(key)})
+}
+
+// isLooks reports directives about the looks of listings, about compression, and about
+// modules that rules of their own steer: without them no answer says anything else.
+func isLooks(lower string) bool {
+	for _, prefix := range [...]string{"index", "addicon", "addalt", "adddescription", "readmename", "headername", "defaulticon",
+		"setoutputfilter", "addoutputfilterbytype", "deflate", "brotli", "modpagespeed", "secrule", "secfilter", "lsphp", "languagepriority", "forcelanguagepriority"} {
+		if strings.HasPrefix(lower, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // tell notes what is wrong with one directive.
 func (p *parser) tell(line int, name, why string, restricts bool) {
-	if len(p.notices) < maxNotices {
-		p.notices = append(p.notices, Notice{File: p.file, Line: line, Directive: strings.Clone(name), Why: why, Restricts: restricts})
+	p.note(Notice{Line: line, Directive: strings.Clone(name), Why: why, Restricts: restricts})
+}
+
+// closes notes a directive for which requests answer 503.
+func (p *parser) closes(line int, name, why string) {
+	p.note(Notice{Line: line, Directive: strings.Clone(name), Why: why, Restricts: true, Closes: true})
+}
+
+func (p *parser) note(n Notice) {
+	if n.File = p.file; len(p.notices) < maxNotices && !slices.Contains(p.notices, n) {
+		p.notices = append(p.notices, n)
 	}
 }
 
@@ -395,6 +423,9 @@ func (p *parser) require(args []string) {
 	}
 	if o := p.owner(); n.not && (o.op == leaf || o.op == anyone) {
 		n.pred = predicate{} // Apache refuses a "not" that stands by itself
+	}
+	if n.pred.kind == notModelled && !p.owner().discard {
+		p.closes(p.line, "Require", "it is not honoured: it grants nothing, and where it decides the answer is 503")
 	}
 	p.add(n)
 }
@@ -442,26 +473,29 @@ func (p *parser) ordered(s *section) {
 }
 
 // from reads "Allow from …" and "Deny from …".
-func (p *parser) from(allow bool, args []string) {
+func (p *parser) from(allow bool, name string, args []string) {
 	s := p.owner().sec
 	p.ordered(s)
 	var preds []predicate
 	if len(args) > 1 && strings.EqualFold(args[0], "from") {
 		for _, a := range args[1:] {
-			name, isVariable := strings.CutPrefix(a, "env=")
+			variable, isVariable := strings.CutPrefix(a, "env=")
 			switch {
 			case strings.EqualFold(a, "all"):
 				preds = append(preds, predicate{kind: everybody})
-			case isVariable && strings.HasPrefix(name, "!"):
-				preds = append(preds, predicate{kind: variableUnset, name: strings.Clone(name[1:])})
+			case isVariable && strings.HasPrefix(variable, "!"):
+				preds = append(preds, predicate{kind: variableUnset, name: strings.Clone(variable[1:])})
 			case isVariable:
-				preds = append(preds, predicate{kind: variableSet, name: strings.Clone(name)})
+				preds = append(preds, predicate{kind: variableSet, name: strings.Clone(variable)})
 			default:
 				preds = append(preds, parseNets([]string{a})) // host names are not modelled
 			}
 		}
 	} else {
 		preds = []predicate{{}}
+	}
+	if slices.ContainsFunc(preds, func(q predicate) bool { return q.kind == notModelled }) && !p.owner().discard {
+		p.closes(p.line, name, "only addresses, networks, variables and all are honoured: where another name decides, the answer is 503")
 	}
 	if allow {
 		s.allow = append(s.allow, preds...)

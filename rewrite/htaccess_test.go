@@ -203,8 +203,8 @@ func TestNotices(t *testing.T) {
 		"Require all granted", "<IfModule !mod_headers.c>", "Header set A b", "</IfModule>", "<If x>", "ExpiresActive on", "</If>",
 		"RedirectMatch 403 ^/x", "Redirect /a /b",
 	}, "\n"))
-	want := []Notice{{"/d/.htaccess", 2, "Options", "no effect: +ExecCGI", false},
-		{"/d/.htaccess", 10, "expression", "expression: a value that is not compared; what would refuse there closes", false}}
+	want := []Notice{{File: "/d/.htaccess", Line: 2, Directive: "Options", Why: "no effect: +ExecCGI"},
+		{File: "/d/.htaccess", Line: 10, Directive: "expression", Why: "expression: a value that is not compared; what would refuse there closes"}}
 	if len(notices) != len(want) {
 		t.Fatalf("%d notices: %v", len(notices), notices)
 	}
@@ -213,6 +213,46 @@ func TestNotices(t *testing.T) {
 			t.Errorf("notice %d: %+v, want %+v", i, notices[i], want[i])
 		}
 	}
+}
+
+// Each directive that is not modelled is told once with its line; what would refuse says
+// that it closes.
+func TestNoticesOfWhatCloses(t *testing.T) {
+	f := func(text string, want ...Notice) {
+		t.Helper()
+		_, got := parse("/f", text)
+		for i := range want {
+			want[i].File = "/f"
+		}
+		if len(got) != len(want) {
+			t.Errorf("%q: %+v", text, got)
+			return
+		}
+		for i := range got {
+			if want[i].Why == "*" {
+				want[i].Why = got[i].Why
+			}
+			if got[i] != want[i] {
+				t.Errorf("%q: %+v, want %+v", text, got[i], want[i])
+			}
+		}
+	}
+	closes := func(line int, name string) Notice {
+		return Notice{Line: line, Directive: name, Why: "*", Restricts: true, Closes: true}
+	}
+	f("Require all granted\nRequire ip 192.0.2.1\nOrder deny,allow\nAllow from all")
+	f("\nRequire ldap-user ann", closes(2, "Require"))
+	f("Require not ip 192.0.2.1", closes(1, "Require"))
+	f("deny from bad.example\nallow from other.example", closes(1, "deny"), closes(2, "allow"))
+	f("AuthType Digest", closes(1, "AuthType"))
+	f("\nAuthType Basic", closes(2, "AuthType"))
+	f("Order sideways", closes(1, "Order"))
+	f("Satisfy", closes(1, "Satisfy"))
+	f("Require all denied\n<Files x>", closes(2, "file"))
+	f("<Files x>\nHeader set A b", Notice{Line: 2, Directive: "file", Why: "<files> is not closed"})
+	f("<RequireAll>\nRequire all granted\n<Strange>\n</Strange>\n</RequireAll>", closes(3, "<strange>"))
+	f("IndexIgnore a\nIndexIgnore b\nMadeUp on", Notice{Line: 1, Directive: "IndexIgnore", Known: true}, Notice{Line: 3, Directive: "MadeUp"})
+	f("RewriteRule ^x - [F,Q]", closes(1, "rewriting"))
 }
 
 // Redirect and RedirectMatch with an error status refuse by the URL path.

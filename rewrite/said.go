@@ -132,7 +132,7 @@ func (p *parser) other(lower, name string, args []string) {
 	group, known := groupOf[lower]
 	switch {
 	case !known:
-		p.notice(name, false)
+		p.notice(name)
 		return
 	case p.override&group == 0 && !(lower == "php_flag" && engineOff(args)) && lower != "options":
 		p.tell(p.line, name, "allowOverride does not allow it", false)
