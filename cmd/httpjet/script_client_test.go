@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,6 +146,22 @@ func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := of(ts).do(parseRequest(ts, args))
 	io.WriteString(ts.Stdout(), text)
 	outcome(ts, neg, err)
+}
+
+// until REGEXP [option...] PATH: get, again and again, until the answer matches: of what
+// the server notices by itself.
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 2, -1, "until REGEXP [option...] PATH")
+	re, text := regexp.MustCompile(`(?m)`+args[0]), ""
+	if !eventually(func() bool {
+		var err error
+		text, err = of(ts).do(parseRequest(ts, args[1:]))
+		ts.Check(err)
+		return re.MatchString(text)
+	}) {
+		ts.Fatalf("no answer matches %q, the last one is\n%s", args[0], text)
+	}
+	io.WriteString(ts.Stdout(), text)
 }
 
 // started is a request in flight.

@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 			// script_backend_test.go
 			"backend": cmdBackend, "kill-backend": cmdKill, "behave": cmdBehave, "await": cmdAwait, "release": cmdRelease, "requests": cmdRequests,
 			// script_client_test.go
-			"get": cmdGet, "start": cmdStart, "finish": cmdFinish, "leave": cmdLeave, "cookie": cmdCookie, "raw": cmdRaw, "idle": cmdIdle, "gone": cmdGone, "ws": cmdWS, "open": cmdOpen, "say": cmdSay, "ended": cmdEnded,
+			"get": cmdGet, "until": cmdUntil, "start": cmdStart, "finish": cmdFinish, "leave": cmdLeave, "cookie": cmdCookie, "raw": cmdRaw, "idle": cmdIdle, "gone": cmdGone, "ws": cmdWS, "open": cmdOpen, "say": cmdSay, "ended": cmdEnded,
 			// script_files_test.go
 			"subst": cmdSubst, "port": cmdPort, "occupy": cmdOccupy, "keypair": cmdKeypair, "holds": cmdHolds, "exits": cmdExits,
 		},
