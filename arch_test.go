@@ -20,7 +20,7 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
-	/* 1 wires    */ "store rawio epoll h1 tlsconf rewrite access docroot accesslog metrics trace headers apps freshness",
+	/* 1 wires    */ "store rawio epoll h1 tlsconf staples rewrite access docroot accesslog metrics trace headers apps freshness",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
@@ -48,6 +48,7 @@ var census = []string{
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",
 	"server.watchSignals", "server.watchFiles", "server.expireIdle",
+	"staples.run",
 	"status.serve",
 	"wsrelay.copyUp",
 }

@@ -37,6 +37,8 @@ type builder struct {
 	prints xmlconf.Fingerprints
 
 	sockets map[string]*processor // by the path at which it is started
+	tickets *tlsconf.Tickets
+	warned  map[string]bool // by what was said, see warnOnce
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller
@@ -47,7 +49,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{},
-		probed: map[peerKey]bool{}, sockets: map[string]*processor{}}
+		probed: map[peerKey]bool{}, warned: map[string]bool{}, sockets: map[string]*processor{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
 		tunnels: map[string]*tunnels.Set{}, tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{
@@ -63,6 +65,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	for _, h := range cfg.VHosts {
 		b.buildVHost(h)
 	}
+	b.buildTickets()
 	b.buildListeners()
 	b.buildRoutes()
 	b.reportPlainMaps()

@@ -3,12 +3,16 @@ package generation
 import (
 	"cmp"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"httpjet/contexts"
+	"httpjet/staples"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
 )
@@ -46,6 +50,10 @@ func (b *builder) hasIPv6(port uint16) bool {
 func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 	names := &tlsconf.Names{Strict: b.cfg.Server.Tuning.SSLStrictSNI}
 	usable := false
+	hosts := map[string]*xmlconf.Host{}
+	for _, h := range b.cfg.VHosts {
+		hosts[h.Name] = h
+	}
 	verify, ok := b.loadVerify(&l.TLS, &l.Block)
 	if !ok {
 		b.fs.Error("E-CERT", l.Where, "write CACertFile", "secure listener %q cannot tell whose client certificates are good; it is not opened", l.Name)
@@ -53,13 +61,10 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 	}
 	if !b.hasPair(&l.TLS, &l.Block) {
 		b.fs.Info("I-NOCERT", l.Where, "", "listener %q has no certificate of its own", l.Name)
-	} else if conf := b.loadCert(&l.TLS, l.SSLProtocol, l.EnableSpdy, &l.Block, verify); conf != nil {
+	} else if conf := b.loadCert(&l.TLS, b.tlsOptions(l, nil, verify), &l.Block, b.leftToListener(l, hosts)); conf != nil {
 		names.Default, usable = conf, true
 	}
-	certs, hosts := map[*xmlconf.Host]*tls.Config{}, map[string]*xmlconf.Host{}
-	for _, h := range b.cfg.VHosts {
-		hosts[h.Name] = h
-	}
+	certs := map[*xmlconf.Host]*tls.Config{}
 	asked := contexts.Certificates{Listener: verify, Hosts: map[*contexts.VHost]*tlsconf.Verify{}}
 	for _, m := range b.cfg.Mappings(l) { // as mapHosts: the certificate is that of the host which answers
 		h := hosts[m.VHost]
@@ -112,11 +117,29 @@ func (b *builder) hostCert(h *xmlconf.Host, l *xmlconf.Listener, verify *tlsconf
 			return nil, verify
 		}
 	}
-	spdy := l.EnableSpdy
-	if ssl.Written("enableSpdy") {
-		spdy = ssl.EnableSpdy
+	return b.loadCert(pair, b.tlsOptions(l, ssl, verify), at, b.domainsOf(h, l)), verify
+}
+
+// domainsOf returns what a listener maps to a host.
+func (b *builder) domainsOf(h *xmlconf.Host, l *xmlconf.Listener) (names []string) {
+	for _, m := range b.cfg.Mappings(l) {
+		if m.VHost == h.Name {
+			names = append(names, m.Domains...)
+		}
 	}
-	return b.loadCert(pair, l.SSLProtocol, spdy, at, verify), verify
+	return names
+}
+
+// leftToListener returns the names for which a listener shows its own certificate.
+func (b *builder) leftToListener(l *xmlconf.Listener, hosts map[string]*xmlconf.Host) (names []string) {
+	for _, m := range b.cfg.Mappings(l) {
+		h := hosts[m.VHost]
+		if h == nil || h.Conf != nil && h.Conf.VHSSL != nil && h.Conf.VHSSL.CertFile != "" {
+			continue
+		}
+		names = append(names, m.Domains...)
+	}
+	return names
 }
 
 // shutHost closes a host for a restriction that cannot be built (R-SAFE-1).
@@ -202,8 +225,73 @@ func (b *builder) hasPair(t *xmlconf.TLS, at *xmlconf.Block) bool {
 	return t.CertFile != "" && t.KeyFile != ""
 }
 
-func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Block, verify *tlsconf.Verify) *tls.Config {
-	o := tlsconf.Options{CertFile: t.CertFile, KeyFile: t.KeyFile, Protocols: protocols, Spdy: spdy, Client: verify, Seen: b.input}
+// tlsOptions are the settings of a listener for itself, or for a host with a vhssl
+// of its own.
+func (b *builder) tlsOptions(l *xmlconf.Listener, ssl *xmlconf.VHSSL, verify *tlsconf.Verify) tlsconf.Options {
+	t := &b.cfg.Server.Tuning
+	o := tlsconf.Options{Protocols: l.SSLProtocol, Spdy: l.EnableSpdy, Client: verify, Variants: t.SSLMultiCerts,
+		NoTickets: !t.SSLTickets || !l.SessionTickets, Tickets: b.tickets, Seen: b.input}
+	list, at := t.SSLDefaultCiphers, t.At("sslDefaultCiphers")
+	if l.Ciphers != "" {
+		list, at = l.Ciphers, l.At("ciphers")
+	}
+	if ssl != nil {
+		o.NoTickets = o.NoTickets || !ssl.SessionTickets
+		if ssl.Written("enableSpdy") {
+			o.Spdy = ssl.EnableSpdy
+		}
+		if ssl.Ciphers != "" {
+			list, at = ssl.Ciphers, ssl.At("ciphers")
+		}
+	}
+	o.Ciphers = b.readCiphers(list, at)
+	return o
+}
+
+// readCiphers reads a cipher list, nil if there is none or it allows nothing that may
+// be used.
+func (b *builder) readCiphers(list string, at xmlconf.Place) []uint16 {
+	if list == "" {
+		return nil
+	}
+	ids, unknown := tlsconf.Ciphers(list)
+	if len(unknown) > 0 {
+		b.warnOnce("W-CIPHERS", at, "remove what openssl ciphers does not know either", "ciphers: %q is unknown and left out", unknown[0])
+	}
+	if ids == nil {
+		b.warnOnce("W-CIPHERS", at, "name suites with ECDHE", "ciphers: the list allows no suite that may be used; the default holds")
+	}
+	return ids
+}
+
+// warnOnce warns of what several listeners may come upon.
+func (b *builder) warnOnce(code string, at xmlconf.Place, hint, format string, args ...any) {
+	key := code + at.Pos.String() + fmt.Sprintf(format, args...)
+	if !b.warned[key] {
+		b.warned[key] = true
+		b.fs.Warn(code, at, hint, format, args...)
+	}
+}
+
+// buildTickets leases the keys of session tickets. A file of keys that cannot be used
+// leaves random ones: sessions are then resumed by this process only.
+func (b *builder) buildTickets() {
+	t := &b.cfg.Server.Tuning
+	o := tlsconf.TicketOptions{Lifetime: t.SSLTicketLifetime}
+	if t.SSLTicketKeyFile != "" {
+		keys, err := tlsconf.LoadTicketKeys(t.SSLTicketKeyFile, b.input)
+		if err != nil {
+			b.fs.Warn("W-TICKETS", t.At("sslSessionTicketKeyFile"), "openssl rand 48 makes a key", "%v; random keys are used", err)
+		}
+		o.Keys = keys
+	}
+	tickets, release := b.kept.Tickets.Acquire(o, func() *tlsconf.Tickets { return tlsconf.NewTickets(o) })
+	b.tickets = tickets
+	b.g.leases = append(b.g.leases, release)
+}
+
+func (b *builder) loadCert(t *xmlconf.TLS, o tlsconf.Options, at *xmlconf.Block, names []string) *tls.Config {
+	o.CertFile, o.KeyFile = t.CertFile, t.KeyFile
 	if t.CertChain && t.CACertFile != "" {
 		o.ChainFile = t.CACertFile
 	}
@@ -213,10 +301,51 @@ func (b *builder) loadCert(t *xmlconf.TLS, protocols, spdy int, at *xmlconf.Bloc
 		b.g.Degraded = append(b.g.Degraded, err.Error())
 		return nil
 	}
-	if leaf := conf.Certificates[0].Leaf; leaf != nil && time.Until(leaf.NotAfter) < expirySoon {
-		b.fs.Warn("W-CERT-EXPIRY", at.At("certFile"), "renew it and reload", "certificate %s ends at %s", t.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
+	for _, c := range conf.Certificates {
+		b.reportCert(t, at, c.Leaf, names)
+	}
+	if t.Stapling {
+		b.staple(t, at, conf)
 	}
 	return conf
+}
+
+// reportCert warns of a certificate that clients do not take.
+func (b *builder) reportCert(t *xmlconf.TLS, at *xmlconf.Block, leaf *x509.Certificate, names []string) {
+	now := time.Now()
+	switch {
+	case now.Before(leaf.NotBefore):
+		b.warnOnce("W-CERT-EXPIRY", at.At("certFile"), "see that the clock is right", "certificate %s begins at %s", t.CertFile, leaf.NotBefore.UTC().Format(time.RFC3339))
+	case leaf.NotAfter.Sub(now) < expirySoon:
+		b.warnOnce("W-CERT-EXPIRY", at.At("certFile"), "renew it and reload", "certificate %s ends at %s", t.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	for _, name := range names {
+		if !strings.ContainsAny(name, "*?:[") && net.ParseIP(name) == nil && leaf.VerifyHostname(strings.TrimSuffix(name, ".")) != nil {
+			b.warnOnce("W-CERT-NAME", at.At("certFile"), "issue it for that name too", "certificate %s is not for %s, which is mapped to it: clients refuse it there", t.CertFile, name)
+			return
+		}
+	}
+}
+
+// staple makes conf send OCSP responses along. A certificate for which none can be had
+// is sent without.
+func (b *builder) staple(t *xmlconf.TLS, at *xmlconf.Block, conf *tls.Config) {
+	var responses []func() []byte
+	for _, c := range conf.Certificates {
+		o := staples.Options{Leaf: c.Leaf, Responder: t.OCSPResponder, MaxAge: t.OCSPMaxAge}
+		if len(c.Certificate) > 1 {
+			o.Issuer, _ = x509.ParseCertificate(c.Certificate[1]) // Load has parsed it
+		}
+		if err := o.Check(); err != nil {
+			b.warnOnce("W-STAPLING", at.At("enableStapling"), "", "certificate %s: no OCSP response can be had: %v", t.CertFile, err)
+			responses = append(responses, nil)
+			continue
+		}
+		s, release := b.kept.Staples.Acquire(o.Key(), func() *staples.Staple { return staples.New(o) })
+		b.g.leases = append(b.g.leases, release)
+		responses = append(responses, s.Response)
+	}
+	tlsconf.Staple(conf, responses)
 }
 
 // expirySoon is the rest of a certificate's life that is warned of (R-CHECK-5).

@@ -29,6 +29,7 @@ import (
 	"httpjet/keep"
 	"httpjet/metrics"
 	"httpjet/probes"
+	"httpjet/staples"
 	"httpjet/tlsconf"
 	"httpjet/tunnels"
 	"httpjet/xmlconf"
@@ -64,6 +65,8 @@ type Kept struct {
 	Realms   keep.Map[access.RealmOptions, *access.Realm]
 	Clients  access.Clients
 	Rates    keep.Map[access.RateOptions, *access.Rate]
+	Tickets  keep.Map[tlsconf.TicketOptions, *tlsconf.Tickets]
+	Staples  keep.Map[staples.Key, *staples.Staple]
 	Leaving  tunnels.Leaving
 	Bodies   *budget.Bodies
 	Probes   *budget.Permits // of probes in flight; nil: each generation has its own

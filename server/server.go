@@ -26,6 +26,7 @@ import (
 	"httpjet/generation"
 	"httpjet/metrics"
 	"httpjet/probes"
+	"httpjet/staples"
 	"httpjet/status"
 	"httpjet/watch"
 	"httpjet/xmlconf"
@@ -70,6 +71,7 @@ type Server struct {
 	kept  generation.Kept
 	apps  apps.Supervisor
 	front front.Server
+	ocsp  staples.Stapler
 	api   status.API
 
 	started  time.Time
@@ -106,6 +108,7 @@ func Run(ctx context.Context, opt Options) error {
 	s.logTo.set(nil, slog.LevelInfo)
 	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
 	s.front.Log = s.log
+	s.ocsp.Log, s.ocsp.Staples = s.log, s.kept.Staples.Values
 	s.apps.Log, s.apps.Launcher = s.log, opt.Launcher
 	s.front.Current = func() front.Site { return s.current.Load() }
 
@@ -131,6 +134,7 @@ func Run(ctx context.Context, opt Options) error {
 	}
 	go s.watchFiles(background, watched)
 	s.watch(s.current.Load().Generation)
+	s.ocsp.Start()
 	s.log.Info("ready")
 	notify(ready, s.current.Load().Number)
 	if s.opt.Ready != nil {
@@ -142,6 +146,7 @@ func Run(ctx context.Context, opt Options) error {
 	stop()
 	<-idle
 	<-watched
+	s.ocsp.Close()
 	s.drain(stops)
 	return nil
 }
@@ -329,6 +334,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	if n := len(g.Config.Server.Listeners) - len(g.Listeners); n > 0 {
 		s.log.Warn("listeners are not opened", "number", n, "of", len(g.Config.Server.Listeners))
 	}
+	s.ocsp.Wake()
 	s.kept.Metrics.Published(g.Number, time.Now())
 	return nil
 }

@@ -33,6 +33,14 @@ type Options struct {
 	Protocols int // mask of Protocol bits; with none set, 1.2 and 1.3
 	Spdy      int // mask of Spdy bits: with SpdyH2, h2 is offered by ALPN
 
+	Ciphers   []uint16 // of TLS 1.2, by Ciphers; nil: all that are safe
+	NoTickets bool     // sessions are not resumed
+	Tickets   *Tickets // makes session tickets; nil: each listener by itself
+
+	// Variants makes CertFile one of several, whose files have its name with a suffix of
+	// VariantSuffixes, beside keys of theirs: a client has the one that it understands.
+	Variants bool
+
 	// Client makes the server ask for client certificates and refuse one that is not
 	// good. To insist on one is up to the caller, who sees the request (R-TLS-2); nil
 	// asks for none.
@@ -54,20 +62,87 @@ func (o *Options) read(name string) ([]byte, error) {
 // Load reads the files of o. The error names the file and says what is wrong
 // with it; the configuration can then not be used at all.
 func Load(o Options) (*tls.Config, error) {
-	cert, err := loadPair(o)
+	pairs, err := loadPairs(o)
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{
-		Certificates: []tls.Certificate{cert},
-		NextProtos:   []string{"http/1.1"},
-	}
+	c := Settings(o)
+	c.Certificates = pairs
+	return c, nil
+}
+
+// Settings are those of o without certificates: its files are not read.
+func Settings(o Options) *tls.Config {
+	c := &tls.Config{NextProtos: []string{"http/1.1"}, CipherSuites: o.Ciphers, SessionTicketsDisabled: o.NoTickets}
 	c.MinVersion, c.MaxVersion = versions(o.Protocols)
 	if o.Spdy&SpdyH2 != 0 {
 		c.NextProtos = []string{"h2", "http/1.1"}
 	}
 	o.Client.apply(c)
-	return c, nil
+	o.Tickets.apply(c)
+	return c
+}
+
+// Staple makes c send OCSP responses along with its certificates: responses are
+// asked with each handshake, one for each certificate; one that is nil has none.
+func Staple(c *tls.Config, responses []func() []byte) {
+	certs := c.Certificates
+	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		at := 0
+		for i := range certs {
+			if hello.SupportsCertificate(&certs[i]) == nil {
+				at = i
+				break
+			}
+		}
+		cert := certs[at]
+		if at < len(responses) && responses[at] != nil {
+			cert.OCSPStaple = responses[at]()
+		}
+		return &cert, nil
+	}
+	c.Certificates = nil // else they serve clients that send no name
+}
+
+// VariantSuffixes are those of further certificates beside one (sslEnableMultiCerts),
+// in the order in which a client that understands several has them: the one without
+// is tried between the first and the others.
+var VariantSuffixes = []string{".ecc", ".rsa"}
+
+// loadPairs loads the certificate, and those beside it.
+func loadPairs(o Options) (pairs []tls.Certificate, err error) {
+	if !o.Variants {
+		pair, err := loadPair(o)
+		return []tls.Certificate{pair}, err
+	}
+	for _, suffix := range []string{VariantSuffixes[0], "", VariantSuffixes[1]} {
+		v := o
+		v.CertFile, v.KeyFile = o.CertFile+suffix, o.KeyFile+suffix
+		if !o.there(v.CertFile) {
+			continue
+		}
+		pair, err := loadPair(v)
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, pair)
+	}
+	if len(pairs) == 0 {
+		_, err = loadPair(o) // says what is missing
+	}
+	return pairs, err
+}
+
+// there reports whether there is a file of that name; if not, one that comes is a
+// change.
+func (o *Options) there(name string) bool {
+	if _, err := os.Stat(name); err == nil {
+		return true
+	}
+	if o.Seen != nil {
+		o.Seen(name, nil)
+	}
+	return false
 }
 
 // versions maps sslProtocol. A mask that allows nothing that is still safe

@@ -1,5 +1,7 @@
 package xmlconf
 
+import "time"
+
 // Listener is one socket that accepts clients.
 type Listener struct {
 	Block
@@ -28,24 +30,25 @@ type TLS struct {
 	CertChain    bool   `conf:"certChain" default:"0" doc:"the file holds the chain; all its certificates are always sent"`
 	CACertFile   string `conf:"CACertFile" unit:"path" doc:"CA of client certificates; with certChain, sent behind the own certificate too"`
 	CACertPath   string `conf:"CACertPath" unit:"path" doc:"directory of CAs of client certificates, 1000 files at most"`
-	Ciphers      string `conf:"ciphers" as:"later" doc:"TLS 1.2 ciphers, OpenSSL list"`
+	Ciphers      string `conf:"ciphers" changed:"suites without forward secrecy are never enabled, and the order of the list does not count" doc:"ciphers of TLS 1.2, OpenSSL list; absent: in vhssl the listener's, else sslDefaultCiphers, else all that are safe"`
 	EnableSpdy   int    `conf:"enableSpdy" range:"0..15" default:"12" doc:"ALPN: 4 h2, 8 h3, 0 none"`
 	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3"`
 	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" changed:"a request without the certificate is answered 403, over plain HTTP sent to https; another host of the connection that asks for other certificates answers 421" when:"=2" doc:"client certificates: 0 none, 1 optional and verified, 2 required, 3 optional and not verified; in vhssl instead of the listener's"`
 	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" doc:"authorities above a client's certificate, its root among them"`
 	CRLFile      string `conf:"crlFile" unit:"path" doc:"revocation lists of client certificates, PEM or DER, signed by a CA of CACertFile; a client whose CA has no list in force is refused"`
 	CRLPath      string `conf:"crlPath" unit:"path" doc:"directory of revocation lists"`
-	Stapling     bool   `conf:"enableStapling" default:"0" as:"noeffect" why:"ocsp" code:"W-STAPLING" doc:"OCSP stapling is not implemented"`
+	Stapling     bool   `conf:"enableStapling" default:"0" doc:"1: an OCSP response is sent along with the certificate, once the responder that it names has given one; the file must hold the issuer's certificate"`
 
-	_ struct{} `conf:"ocspRespMaxAge" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
-	_ struct{} `conf:"ocspResponder" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
-	_ struct{} `conf:"ocspCACerts" as:"obsolete" why:"ocsp" doc:"OCSP stapling"`
-	_ struct{} `conf:"enableECDHE" as:"noeffect,minor" why:"tls" default:"1" doc:"key exchange"`
-	_ struct{} `conf:"enableDHE" as:"noeffect,minor" why:"tls" default:"0" doc:"key exchange"`
-	_ struct{} `conf:"DHParam" as:"noeffect,minor" why:"tls" doc:"key exchange"`
-	_ struct{} `conf:"renegProtection" as:"obsolete" why:"always" doc:"renegotiation is always refused"`
-	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" why:"tls" default:"0" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
+	OCSPMaxAge    time.Duration `conf:"ocspRespMaxAge" unit:"s" range:"60..360000" default:"3600" doc:"age at which an OCSP response is renewed; earlier where it ends before twice that"`
+	OCSPResponder string        `conf:"ocspResponder" doc:"URL of the OCSP responder instead of the one that the certificate names"`
+	_             struct{}      `conf:"ocspCACerts" as:"noeffect,minor" why:"issuer" doc:"authorities of OCSP responders"`
+
+	SessionTickets bool     `conf:"sslSessionTickets" default:"1" doc:"TLS sessions are resumed by tickets; 0: never"`
+	_              struct{} `conf:"enableECDHE" as:"noeffect,minor" why:"tls" default:"1" doc:"key exchange"`
+	_              struct{} `conf:"enableDHE" as:"noeffect,minor" why:"tls" default:"0" doc:"key exchange"`
+	_              struct{} `conf:"DHParam" as:"noeffect,minor" why:"tls" doc:"key exchange"`
+	_              struct{} `conf:"renegProtection" as:"obsolete" why:"always" doc:"renegotiation is always refused"`
+	_              struct{} `conf:"sslSessionCache" as:"noeffect,minor" why:"tls" default:"0" doc:"server-side TLS sessions"`
 }
 
 // VHostMap maps domains of a listener to a host.

@@ -36,27 +36,31 @@ type Tuning struct {
 	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"honoured,strict" doc:"life of WebSockets and event streams whose route or peer a reload has changed or removed"`
 	FcgiHandlerAlias     bool          `conf:"fcgiHandlerAlias" default:"1" as:"later,strict" doc:"script handlers of type fcgi reach FastCGI"`
 
-	MaxDynRespHeaderSize int      `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" litespeed:"32768" doc:"largest head of an application's answer"`
-	MaxDynRespSize       int64    `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
-	MaxCachedFileSize    int64    `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" litespeed:"4096" doc:"largest file kept in memory; at most 64K is used, larger files are kept open"`
-	TotalInMemCacheSize  int64    `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" litespeed:"20M" doc:"all files kept in memory; at most 1G is used"`
-	MaxMMapFileSize      int64    `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later,minor" doc:"largest mapped file"`
-	TotalMMapCacheSize   int64    `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" litespeed:"20M" doc:"all mapped files"`
-	EnableGzipCompress   bool     `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip; 0: no .gz files beside others either"`
-	EnableDynGzip        bool     `conf:"enableDynGzipCompress" default:"1" as:"later,minor" litespeed:"0" doc:"gzip of application answers"`
-	GzipCompressLevel    int      `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" litespeed:"4" doc:"gzip level"`
-	EnableBrCompress     int      `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" litespeed:"0" doc:"brotli level of application answers; 0 off, and no .br files beside others"`
-	BrCompressLevel      int      `conf:"brCompressLevel" range:"0..11" default:"5" as:"later,minor" doc:"brotli level"`
-	EnableZstdCompress   bool     `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd; 0: no .zst files beside others either"`
-	ZstdCompressLevel    int      `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
-	CompressibleTypes    []string `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
-	ProxyProtocol        []string `conf:"proxyProtocol" changed:"where it is written, the connection of another peer that sends a header is closed" doc:"addresses and networks of peers that may send a PROXY header, version 1 or 2, on every listener"`
-	SSLDefaultCiphers    string   `conf:"sslDefaultCiphers" as:"later" doc:"ciphers of listeners and hosts, OpenSSL list"`
-	SSLStrictSNI         bool     `conf:"sslStrictSni" default:"0" doc:"1: a handshake for a name that no host of the listener has is refused; one without a name is not"`
-	Acme                 int      `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
-	QuicEnable           bool     `conf:"quicEnable" default:"1" as:"later,minor" doc:"HTTP/3"`
-	SndBufSize           int64    `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"send buffer of a socket; 0: the system's"`
-	RcvBufSize           int64    `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"receive buffer of a socket; 0: the system's"`
+	MaxDynRespHeaderSize int           `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" litespeed:"32768" doc:"largest head of an application's answer"`
+	MaxDynRespSize       int64         `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
+	MaxCachedFileSize    int64         `conf:"maxCachedFileSize" unit:"size" range:"0.." default:"4M" litespeed:"4096" doc:"largest file kept in memory; at most 64K is used, larger files are kept open"`
+	TotalInMemCacheSize  int64         `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" litespeed:"20M" doc:"all files kept in memory; at most 1G is used"`
+	MaxMMapFileSize      int64         `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later,minor" doc:"largest mapped file"`
+	TotalMMapCacheSize   int64         `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" litespeed:"20M" doc:"all mapped files"`
+	EnableGzipCompress   bool          `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip; 0: no .gz files beside others either"`
+	EnableDynGzip        bool          `conf:"enableDynGzipCompress" default:"1" as:"later,minor" litespeed:"0" doc:"gzip of application answers"`
+	GzipCompressLevel    int           `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" litespeed:"4" doc:"gzip level"`
+	EnableBrCompress     int           `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" litespeed:"0" doc:"brotli level of application answers; 0 off, and no .br files beside others"`
+	BrCompressLevel      int           `conf:"brCompressLevel" range:"0..11" default:"5" as:"later,minor" doc:"brotli level"`
+	EnableZstdCompress   bool          `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd; 0: no .zst files beside others either"`
+	ZstdCompressLevel    int           `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
+	CompressibleTypes    []string      `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
+	ProxyProtocol        []string      `conf:"proxyProtocol" changed:"where it is written, the connection of another peer that sends a header is closed" doc:"addresses and networks of peers that may send a PROXY header, version 1 or 2, on every listener"`
+	SSLDefaultCiphers    string        `conf:"sslDefaultCiphers" doc:"ciphers of listeners and hosts that name none"`
+	SSLMultiCerts        bool          `conf:"sslEnableMultiCerts" default:"0" doc:"1: beside certFile and keyFile there may be others of the same names with the suffix .ecc or .rsa; a client has the one that it understands"`
+	SSLTickets           bool          `conf:"sslSessionTickets" default:"1" doc:"TLS sessions are resumed by tickets; 0: on no listener"`
+	SSLTicketLifetime    time.Duration `conf:"sslSessionTicketLifetime" unit:"s" range:"600..86400" default:"3600" doc:"how long a ticket key is used; its tickets are good for as long again"`
+	SSLTicketKeyFile     string        `conf:"sslSessionTicketKeyFile" unit:"path" doc:"file of 48-byte ticket keys: the first makes tickets, all take them; absent: random keys, kept over reloads"`
+	SSLStrictSNI         bool          `conf:"sslStrictSni" default:"0" doc:"1: a handshake for a name that no host of the listener has is refused; one without a name is not"`
+	Acme                 int           `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
+	QuicEnable           bool          `conf:"quicEnable" default:"1" as:"later,minor" doc:"HTTP/3"`
+	SndBufSize           int64         `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"send buffer of a socket; 0: the system's"`
+	RcvBufSize           int64         `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"receive buffer of a socket; 0: the system's"`
 
 	_ struct{} `conf:"smartKeepAlive" as:"obsolete" why:"leftover" doc:"keep-alive for images only"`
 	_ struct{} `conf:"eventDispatcher" as:"obsolete" why:"leftover" doc:"event system"`
@@ -78,13 +82,9 @@ type Tuning struct {
 	_ struct{} `conf:"verifyGoogleBot" default:"0" as:"noeffect,minor" why:"robots" doc:"reverse lookup of robots"`
 	_ struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
 	_ struct{} `conf:"sslStrongDhKey" as:"obsolete" why:"tls" doc:"DH key size"`
-	_ struct{} `conf:"sslEnableMultiCerts" default:"0" as:"noeffect,minor" why:"tls" doc:"RSA and ECC pair"`
 	_ struct{} `conf:"sslSessionCache" as:"noeffect,minor" why:"tls" default:"1" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect,minor" why:"tls" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect,minor" why:"tls" doc:"server-side TLS sessions"`
-	_ struct{} `conf:"sslSessionTickets" as:"later,minor" default:"1" doc:"TLS session tickets"`
-	_ struct{} `conf:"sslSessionTicketLifetime" as:"later,minor" default:"3600" doc:"TLS session tickets"`
-	_ struct{} `conf:"sslSessionTicketKeyFile" as:"later,minor" doc:"TLS session tickets"`
 	_ struct{} `conf:"sslOcspProxy" as:"noeffect,minor" why:"ocsp" doc:"proxy for OCSP"`
 	_ struct{} `conf:"sslDefaultCAFile" as:"later" doc:"CA bundle"`
 	_ struct{} `conf:"sslDefaultCAPath" as:"later" doc:"CA bundle"`
