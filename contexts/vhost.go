@@ -117,6 +117,9 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	if err != nil {
 		return err
 	}
+	if x.Says("blockbot") {
+		return &exchange.Error{Status: 403, Reason: "access_denied", Close: true, Err: errBlocked}
+	}
 	r, err := v.choose(x, socket, proxied, l)
 	if err != nil {
 		return err
@@ -377,6 +380,9 @@ func (v *VHost) askAuthorizers(x *exchange.Exchange, path string) (err error) {
 	})
 	return err
 }
+
+// errBlocked is the refusal of a client for which rules have set the variable blockbot.
+var errBlocked = errors.New("rules have set blockbot")
 
 // errAnswered ends the way of an exchange whose client has its answer from a guard.
 var errAnswered = errors.New("answered by a guard")

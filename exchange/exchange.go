@@ -500,6 +500,9 @@ func (x *Exchange) Start(status int) error {
 		}
 	}
 	status = x.Resp.Status
+	if x.Says("nokeepalive") {
+		x.Resp.Fields.Set("Connection", "close")
+	}
 	if x.EchoID {
 		x.Resp.Fields.Set("X-Request-Id", x.Req.ID)
 	}

@@ -170,7 +170,7 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	if !own {
 		logs = g.serverLogs
 	}
-	if len(logs) == 0 {
+	if len(logs) == 0 || x.Says("dontlog") {
 		return
 	}
 	buf := lines.Get().(*[]byte)

@@ -67,3 +67,21 @@ func TestFault8EscapesOfProxyTargets(t *testing.T) {
 	f("P,NE", "GET /px/a%20b", "/a%20b")
 	f("P,B", "GET /px/a%20b", "/a%20b")
 }
+
+// Variables of a page cache have one spelling and all their values (docs/rules.md).
+func TestVariablesOfTheCache(t *testing.T) {
+	p := program(t, `RewriteRule ^ - [E=cache-control:max-age=60,E=CACHE-CTRL:public,E=cache-control:vary=mobile,E=Cache-vary:lang]
+RewriteRule ^ - [E=cache-vary:theme,E=cache-key-mod:-qs:utm,E=Cache-Key-Mod:-qs:gclid,E=dontlog:1,E=!CACHE-CONTROL]
+RewriteRule ^ - [E=cache-control:no-cache]`)
+	x := asked(t, "GET /x HTTP/1.1", "")
+	p.Run(x, &Host{})
+	want := map[string]string{"Cache-Control": "no-cache", "Cache-Vary-Value": "mobile", "Cache-Vary": "lang,theme", "Cache-Key-Mod": "-qs:utm,-qs:gclid", "dontlog": "1"}
+	if len(x.Env) != len(want) {
+		t.Errorf("%v", x.Env)
+	}
+	for _, f := range x.Env {
+		if want[f.Name] != f.Value {
+			t.Errorf("%s is %q, want %q", f.Name, f.Value, want[f.Name])
+		}
+	}
+}

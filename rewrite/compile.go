@@ -465,17 +465,17 @@ func (c *compiler) readEnv(u *rule, arg string) (err error) {
 		c.tell(Doubt, false, "use another name", "variable %q cannot be set by rules", name)
 		return nil
 	}
-	if special[strings.ToLower(name)] {
-		c.tell(Doubt, false, "remove it", "variable %q has no effect on the server yet; rules and applications see it", name)
+	if noSteering[strings.ToLower(name)] {
+		c.tell(Doubt, false, "remove it", "variable %q has no effect on the server; rules and applications see it", name)
 	}
 	u.env = append(u.env, e)
 	return nil
 }
 
-// special are the variables by which LiteSpeed steers itself (reference 2.2).
-var special = map[string]bool{"cache-control": true, "cache-ctrl": true, "cache-vary": true, "cache-key-mod": true,
-	"dontlog": true, "nokeepalive": true, "no-gzip": true, "noabort": true, "noconntimeout": true, "blockbot": true,
-	"verifycaptcha": true, "http-prio": true, "no-vary": true, "modpagespeed": true, "noauth": true}
+// noSteering are variables by which LiteSpeed steers what is not here (reference 2.2).
+// Those that have an effect are in docs/rules.md.
+var noSteering = map[string]bool{"noabort": true, "noconntimeout": true, "verifycaptcha": true, "http-prio": true,
+	"no-vary": true, "modpagespeed": true, "noauth": true}
 
 // readCookie reads CO=name:value:domain[:minutes[:path[:secure[:httponly]]]].
 func (c *compiler) readCookie(u *rule, arg string) (err error) {

@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"crypto/tls"
 	"net/netip"
 	"path"
 	"strconv"
@@ -73,8 +72,7 @@ const (
 	timeSec
 	timeWday
 	https
-	sslProtocol
-	sslCipher
+	tlsValue // with its name
 	isSubrequest
 	ipv6
 	httpHost
@@ -96,12 +94,11 @@ var variables = map[string]variable{
 	"TIME_MIN": timeMin, "TIME_SEC": timeSec, "TIME_WDAY": timeWday,
 	"SCRIPT_UID": empty, "SCRIPT_GID": empty, "SCRIPT_USERNAME": empty, "SCRIPT_GROUPNAME": empty, "SCRIPT_MODE": empty,
 	"SCRIPT_USER": empty, "SCRIPT_GROUP": empty, "HANDLER": empty,
-	"HTTPS": https, "SSL_PROTOCOL": sslProtocol, "SSL_CIPHER": sslCipher, "SSL_SESSION_ID": empty, "SSL_CIPHER_USEKEYSIZE": empty,
-	"SSL_CIPHER_ALGKEYSIZE": empty, "SSL_CLIENT_CERT": empty, "IS_SUBREQ": isSubrequest, "IPV6": ipv6, "HTTP_HOST": httpHost,
+	"HTTPS": https, "IS_SUBREQ": isSubrequest, "IPV6": ipv6, "HTTP_HOST": httpHost,
 }
 
 // parseVariable knows the name of a variable, in any case, and the argument of
-// HTTP: and ENV:.
+// HTTP: and ENV:, and the names of what TLS tells.
 func parseVariable(name string) (v variable, arg string, ok bool) {
 	upper := strings.ToUpper(name)
 	for _, p := range []string{"LA-U:", "LA-F:", "SSL:"} { // the value is the current one
@@ -120,6 +117,9 @@ func parseVariable(name string) (v variable, arg string, ok bool) {
 	}
 	if v, ok := variables[upper]; ok {
 		return v, "", true
+	}
+	if _, ok := exchange.TLSVariable(nil, upper); ok {
+		return tlsValue, strings.Clone(upper), true
 	}
 	if rest, ok := strings.CutPrefix(upper, "HTTP_"); ok && rest != "" {
 		return httpField, strings.ReplaceAll(rest, "_", "-"), true
@@ -206,6 +206,9 @@ func (r *run) variable(v variable, arg string) string {
 		return q.Fields.Get(arg)
 	case envValue:
 		return env(x, arg)
+	case tlsValue:
+		value, _ := exchange.TLSVariable(q.TLS, arg)
+		return value
 	}
 	return r.hostVariable(v)
 }
@@ -236,15 +239,6 @@ func (r *run) hostVariable(v variable) string {
 			return "on"
 		}
 		return "off"
-	case sslProtocol, sslCipher:
-		t := r.x.Req.TLS
-		switch {
-		case t == nil:
-			return ""
-		case v == sslCipher:
-			return tls.CipherSuiteName(t.CipherSuite)
-		}
-		return strings.ReplaceAll(tls.VersionName(t.Version), "TLS 1.", "TLSv1.")
 	}
 	if layout, ok := timeLayouts[v]; ok {
 		return r.host.now().Format(layout)
@@ -322,6 +316,15 @@ func hasVariable(x *exchange.Exchange, name string) bool {
 }
 
 func setVariable(x *exchange.Exchange, name, value string) {
+	if list := listOf(name); list != "" {
+		if rest, is := strings.CutPrefix(value, "vary="); is && list == cacheControl {
+			list, value = "Cache-Vary-Value", rest
+		}
+		name = list
+		if old := env(x, name); old != "" && list != "Cache-Vary-Value" && len(old)+len(value) < maxResult {
+			value = old + "," + value
+		}
+	}
 	for i := range x.Env {
 		if x.Env[i].Name == name {
 			x.Env[i].Value = value
@@ -333,10 +336,30 @@ func setVariable(x *exchange.Exchange, name, value string) {
 	}
 }
 
+const cacheControl = "Cache-Control"
+
+// listOf returns the spelling of a variable of a page cache, which is one whatever rules
+// write and has all its values with commas between them; "" for other variables.
+func listOf(name string) string {
+	switch {
+	case len(name) < 10 || name[0]|0x20 != 'c':
+	case exchange.EqualName(name, cacheControl), exchange.EqualName(name, "Cache-Ctrl"):
+		return cacheControl
+	case exchange.EqualName(name, "Cache-Vary"):
+		return "Cache-Vary"
+	case exchange.EqualName(name, "Cache-Key-Mod"):
+		return "Cache-Key-Mod"
+	}
+	return ""
+}
+
 // maxEnv is how many variables the rules may set for one request.
 const maxEnv = 256
 
 func unsetVariable(x *exchange.Exchange, name string) {
+	if list := listOf(name); list != "" {
+		name = list
+	}
 	for i := range x.Env {
 		if x.Env[i].Name == name {
 			x.Env = append(x.Env[:i], x.Env[i+1:]...)

@@ -143,39 +143,25 @@ func addBody(v *exchange.Fields, r *exchange.Request) {
 	}
 }
 
+// tlsVariables are those that applications get, where they are not empty.
+var tlsVariables = [...]string{"SSL_PROTOCOL", "SSL_CIPHER", "SSL_CIPHER_USEKEYSIZE", "SSL_CIPHER_ALGKEYSIZE", "SSL_TLS_SNI", "SSL_CLIENT_VERIFY"}
+
+// certVariables are those of a certificate of the client that was verified.
+var certVariables = [...]string{"SSL_CLIENT_S_DN", "SSL_CLIENT_I_DN", "SSL_CLIENT_M_SERIAL", "SSL_CLIENT_M_VERSION", "SSL_CLIENT_V_START", "SSL_CLIENT_V_END", "SSL_CLIENT_CERT"}
+
 // addTLS adds what is known of the connection. Only a certificate that was
 // verified is described.
 func addTLS(v *exchange.Fields, s *tls.ConnectionState) {
-	v.Add("SSL_PROTOCOL", protocolName(s.Version))
-	v.Add("SSL_CIPHER", tls.CipherSuiteName(s.CipherSuite))
-	if s.ServerName != "" {
-		v.Add("SSL_TLS_SNI", s.ServerName)
+	for _, name := range tlsVariables {
+		if value, _ := exchange.TLSVariable(s, name); value != "" {
+			v.Add(name, value)
+		}
 	}
-	switch {
-	case len(s.VerifiedChains) > 0 && len(s.PeerCertificates) > 0:
-		cert := s.PeerCertificates[0]
-		v.Add("SSL_CLIENT_VERIFY", "SUCCESS")
-		v.Add("SSL_CLIENT_S_DN", cert.Subject.String())
-		v.Add("SSL_CLIENT_I_DN", cert.Issuer.String())
-		v.Add("SSL_CLIENT_M_SERIAL", strings.ToUpper(cert.SerialNumber.Text(16)))
-	case len(s.PeerCertificates) > 0:
-		v.Add("SSL_CLIENT_VERIFY", "GENEROUS")
-	default:
-		v.Add("SSL_CLIENT_VERIFY", "NONE")
+	if len(s.VerifiedChains) == 0 {
+		return
 	}
-}
-
-// protocolName spells versions as other servers do for their applications.
-func protocolName(version uint16) string {
-	switch version {
-	case tls.VersionTLS10:
-		return "TLSv1"
-	case tls.VersionTLS11:
-		return "TLSv1.1"
-	case tls.VersionTLS12:
-		return "TLSv1.2"
-	case tls.VersionTLS13:
-		return "TLSv1.3"
+	for _, name := range certVariables {
+		value, _ := exchange.TLSVariable(s, name)
+		v.Add(name, value)
 	}
-	return tls.VersionName(version)
 }
