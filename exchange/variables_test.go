@@ -70,7 +70,7 @@ func TestTLSVariable(t *testing.T) {
 	f(verified, "SSL_CLIENT_S_DN_L", "")
 	f(verified, "SSL_CLIENT_I_DN_CN", "root")
 	for _, s := range []*tls.ConnectionState{claimed, bare, nil} { // nothing that was not verified is told
-		for _, name := range strings.Fields("CERT M_SERIAL M_VERSION V_START V_END S_DN S_DN_CN I_DN I_DN_O") {
+		for name := range strings.FieldsSeq("CERT M_SERIAL M_VERSION V_START V_END S_DN S_DN_CN I_DN I_DN_O") {
 			f(s, "SSL_CLIENT_"+name, "")
 		}
 	}
