@@ -1,11 +1,14 @@
 package rewrite
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // op is what a condition asks.
@@ -162,6 +165,13 @@ func (r *run) ask(k *cond, groups bool) (bool, error) {
 		}
 		return ok, err
 	}
+	if k.op >= isDirectory && k.op <= exists && !r.explains {
+		ok := r.stat(k.test, k.op != isLink).is(k.op) != k.not
+		if r.tooLong {
+			return false, errTooLong
+		}
+		return ok, nil
+	}
 	text := r.text(k.test)
 	if r.tooLong {
 		return false, errTooLong
@@ -232,7 +242,7 @@ func (r *run) compare(k *cond, text string) bool {
 	case always:
 		return true
 	}
-	return r.stat(text, k.op != isLink).is(k.op)
+	return r.look([]byte(text), k.op != isLink).is(k.op)
 }
 
 // Info is what file tests ask of a path.
@@ -259,18 +269,63 @@ func (i Info) is(o op) bool {
 	return i.Exists
 }
 
-// stat looks at a path. The last look is remembered for the run: blocks ask -f and
-// -d of one name.
-func (r *run) stat(path string, follow bool) Info {
-	if path == r.statOf && follow == r.statFollow && path != "" {
-		return r.info
+// stat looks at the path that a template makes. The last look at each is remembered for
+// the run: blocks ask -f and -d of one name. Nothing is allocated.
+func (r *run) stat(t template, follow bool) Info {
+	if len(t) == 1 && t[0].kind == value && t[0].v == requestFilename {
+		r.locate()
+		return r.statName(follow)
 	}
-	look := lookAt
+	at := len(r.tested)
+	for i := range t {
+		if p := &t[i]; p.kind == value && p.v == requestFilename {
+			r.locate()
+			r.tested = append(r.tested, r.name...)
+		} else {
+			r.tested = append(r.tested, r.part(p)...)
+		}
+		if len(r.tested)-at > maxResult {
+			r.tooLong = true
+			r.tested = r.tested[:0]
+			return Info{}
+		}
+	}
+	r.tested = append(r.tested, 0)[:len(r.tested)] // with room, see statx
+	return r.statTested(at, follow)
+}
+
+// statTested looks at the path that lies at the end of tested, behind the last one.
+func (r *run) statTested(at int, follow bool) Info {
+	if at > 0 && r.testedAs == follow && bytes.Equal(r.tested[:at], r.tested[at:]) {
+		r.tested = r.tested[:at]
+		return r.testedInfo
+	}
+	r.tested = append(r.tested[:0], r.tested[at:]...)
+	r.testedAs, r.testedInfo = follow, r.look(r.tested, follow)
+	return r.testedInfo
+}
+
+// look looks at a path on disk.
+func (r *run) look(path []byte, follow bool) Info {
 	if r.host.Stat != nil {
-		look = r.host.Stat
+		return r.host.Stat(string(path), follow)
 	}
-	r.statOf, r.statFollow, r.info = path, follow, look(path, follow)
-	return r.info
+	if len(path) == 0 || bytes.IndexByte(path, 0) >= 0 {
+		return Info{}
+	}
+	switch errno := statx(path, follow, &r.st); errno {
+	case 0:
+	case unix.ENOTDIR:
+		return Info{BelowFile: true}
+	case unix.ENOSYS, unix.EPERM: // a kernel, or a sandbox, without statx
+		return lookAt(string(path), follow)
+	default:
+		return Info{}
+	}
+	mode := uint32(r.st.Mode)
+	kind := mode & unix.S_IFMT
+	return Info{Exists: true, Regular: kind == unix.S_IFREG, Dir: kind == unix.S_IFDIR, Link: kind == unix.S_IFLNK,
+		Executable: mode&0o111 != 0, Size: int64(r.st.Size)}
 }
 
 func lookAt(path string, follow bool) Info {

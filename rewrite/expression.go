@@ -446,7 +446,7 @@ func (e *expression) holds(r *run) (bool, error) {
 		}
 		return false, nil
 	case exprFile:
-		return r.stat(left, e.file != isLink).is(e.file), nil
+		return r.look([]byte(left), e.file != isLink).is(e.file), nil
 	}
 	return compareNumbers(e.op, left, right), nil
 }

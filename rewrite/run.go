@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"httpjet/exchange"
 )
 
@@ -31,15 +33,22 @@ type run struct {
 	condGroup   [10]string // of the last condition that matched
 	condDecoded bool
 
-	file, fileOf string
-	behind       string // path info behind file
-	statOf       string
-	statFollow   bool
-	info         Info
-	spent        time.Duration // on the backtracking engine
-	buf          []byte
-	tooLong      bool
-	explains     bool
+	name       []byte // path on disk of nameOf, see locate
+	nameOf     string
+	file       string // the same as a string; "" until it is asked for
+	behind     string // path info behind it
+	named      bool   // nameInfo is known
+	nameFollow bool
+	nameInfo   Info
+	tested     []byte // the last other path that was looked at
+	testedAs   bool   // following links; testedInfo is what was found
+	testedInfo Info
+	st         unix.Statx_t // of a look
+
+	spent    time.Duration // on the backtracking engine
+	buf      []byte
+	tooLong  bool
+	explains bool
 }
 
 // Run asks the rules about x, whose path and query stay as they are: the table
@@ -56,8 +65,8 @@ func (p *Program) Run(x *exchange.Exchange, h *Host) Outcome {
 	}
 	out := r.rules()
 	out.Cookies, out.Type = r.cookies, r.media
-	*r = run{buf: r.buf[:0]}
-	if cap(r.buf) <= 4096 {
+	*r = run{buf: r.buf[:0], name: r.name[:0], tested: r.tested[:0]}
+	if cap(r.buf)+cap(r.name)+cap(r.tested) <= 16384 {
 		p.runs.Put(r)
 	}
 	return out

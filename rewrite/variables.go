@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"net/netip"
 	"path"
 	"strconv"
@@ -252,34 +253,52 @@ func (r *run) hostVariable(v variable) string {
 var timeLayouts = map[variable]string{timeAll: "20060102150405", timeYear: "2006", timeMon: "01", timeDay: "02",
 	timeHour: "15", timeMin: "04", timeSec: "05"}
 
-// filename is the path on disk that the current URI names, whether it is there or
-// not. In contexts and directories what stands behind a file is path info. The last one
-// is remembered: -f and -d of a block ask for the same.
+// filename is the path on disk that the current URI names, whether it is there or not.
 func (r *run) filename() string {
-	if r.fileOf == r.path && r.file != "" {
-		return r.file
+	if r.locate(); r.file == "" {
+		r.file = string(r.name)
+	}
+	return r.file
+}
+
+// locate sets name, and behind, for the current URI. In contexts and directories what
+// stands behind a file is path info. The last answer is remembered: -f and -d of a block
+// ask for the same.
+func (r *run) locate() {
+	if len(r.name) > 0 && r.nameOf == r.path {
+		return
 	}
 	rest, ok := strings.CutPrefix(r.path, strings.TrimSuffix(r.p.prefix, "/"))
 	dir := r.p.dir
 	if !ok {
 		rest, dir = r.path, r.host.DocRoot
 	}
-	file, behind := strings.TrimSuffix(dir, "/")+rest, ""
-	if r.p.prefix != "" && r.stat(file, true).BelowFile {
-		for i := len(file); i > len(file)-len(rest); {
-			if i = strings.LastIndexByte(file[:i], '/'); i <= 0 {
-				break
+	r.name = append(append(append(r.name[:0], strings.TrimSuffix(dir, "/")...), rest...), 0) // with room, see statx
+	r.name = r.name[:len(r.name)-1]
+	r.nameOf, r.file, r.behind, r.named = r.path, "", "", false
+	if r.p.prefix == "" || !r.statName(true).BelowFile {
+		return
+	}
+	for i := len(r.name); i > len(r.name)-len(rest); {
+		if i = bytes.LastIndexByte(r.name[:i], '/'); i <= 0 {
+			return
+		}
+		if info := r.look(r.name[:i:i], true); info.Exists {
+			if !info.Dir {
+				r.behind = string(r.name[i:])
+				r.name, r.named = r.name[:i], false
 			}
-			if info := r.stat(file[:i], true); info.Exists {
-				if !info.Dir {
-					file, behind = file[:i], strings.Clone(file[i:])
-				}
-				break
-			}
+			return
 		}
 	}
-	r.fileOf, r.file, r.behind = r.path, file, behind
-	return file
+}
+
+// statName looks at name, which locate has set, once.
+func (r *run) statName(follow bool) Info {
+	if !r.named || r.nameFollow != follow {
+		r.named, r.nameFollow, r.nameInfo = true, follow, r.look(r.name, follow)
+	}
+	return r.nameInfo
 }
 
 func port(a netip.AddrPort) string {
