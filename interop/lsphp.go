@@ -65,6 +65,10 @@ func lsphp(r *run) error {
 // HTTPJET_LSPHP_CACHE, or in the user's cache. The folder is named by how it was
 // built.
 func (r *run) lsphpDir() (string, error) {
+	to := filepath.Join(r.dir, "lsapi")
+	if there(filepath.Join(to, "lsphp")) {
+		return to, nil // an earlier section has it
+	}
 	base := os.Getenv("HTTPJET_LSPHP_CACHE")
 	if base == "" {
 		cache, err := os.UserCacheDir()
@@ -92,14 +96,11 @@ func (r *run) lsphpDir() (string, error) {
 	version, _, _ := bytes.Cut(out, []byte(" ("))
 	r.report("program", fmt.Sprintf("lsphp, %s, ready after %.0f s", version, time.Since(began).Seconds()), nil)
 	// Workers that are another user have to get at it.
-	to := filepath.Join(r.dir, "lsapi")
 	return to, r.command("/bin/sh", "-c", `set -e; mkdir -p "$2" && cp "$1"/lsphp "$1"/php-fpm "$2"/
 [ "$(id -u)" -ne 0 ] || chown www-data "$2"`, "copy", dir, to)
 }
 
-// startLSPHP starts a pool, as www-data if this is root, with the environment that
-// is given to it and no other, for scripts see it all. With LSAPI_ACCEPT_NOTIFY it
-// acknowledges connections, not each request: that is a write and a wake-up less.
+// startLSPHP starts a pool with settings of the suite.
 func (r *run) startLSPHP(program, sock string, children int) (*process, error) {
 	ini := filepath.Join(r.dir, "lsapi", "php.ini")
 	sessions := filepath.Join(r.dir, "sessions")
@@ -110,11 +111,18 @@ func (r *run) startLSPHP(program, sock string, children int) (*process, error) {
 	if err := os.WriteFile(ini, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(sessions, 0o777); err != nil {
+		return nil, err
+	}
+	return r.startLSPHPWith(program, sock, children, ini)
+}
+
+// startLSPHPWith starts a pool, as www-data if this is root, with the environment that
+// is given to it and no other, for scripts see it all. With LSAPI_ACCEPT_NOTIFY it
+// acknowledges connections, not each request: that is a write and a wake-up less.
+func (r *run) startLSPHPWith(program, sock string, children int, ini string) (*process, error) {
 	args := []string{"env", "-i", "PATH=/usr/bin:/bin", "PHP_LSAPI_CHILDREN=" + strconv.Itoa(children), "LSAPI_ACCEPT_NOTIFY=1", program, "-b", sock, "-c", ini}
 	if os.Geteuid() == 0 {
-		if err := os.Chmod(sessions, 0o777); err != nil {
-			return nil, err
-		}
 		args = append([]string{"setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups"}, args...)
 	}
 	p, err := r.start(args[0], args[1:]...)

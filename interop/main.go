@@ -94,6 +94,8 @@ const apart = "lsphp"
 
 var sections = []section{
 	{"dokuwiki", dokuwiki},
+	{"wordpress", wordpress},
+	{"mediawiki", mediawiki},
 	{"apache", apache},
 	{"websocket", websocket},
 	{"nginx", nginx},
@@ -200,12 +202,13 @@ func (r *run) report(name, detail string, err error) {
 }
 
 // check runs f and reports its outcome. f returns what is worth telling.
-func (r *run) check(name string, f func() (string, error)) {
+func (r *run) check(name string, f func() (string, error)) (ok bool) {
 	if r.ctx.Err() != nil {
-		return
+		return false
 	}
 	detail, err := f()
 	r.report(name, detail, err)
+	return err == nil
 }
 
 func (r *run) failed() int {

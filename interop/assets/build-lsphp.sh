@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds lsphp, and php-fpm of the same source to compare it with, into the folder
 # $1. Debian has the source of PHP and no binary with the litespeed SAPI. As little
-# as the suite and DokuWiki need is configured, to build in minutes.
+# as the suite and the applications need is configured, to build in minutes.
 set -eu
 out=$1
 work=$out.work
@@ -13,7 +13,9 @@ missing=
 for need in gcc:gcc make:make pkg-config:pkg-config xz:xz-utils; do
   command -v "${need%%:*}" >/dev/null || missing="$missing ${need#*:}"
 done
-for need in /usr/include/stdio.h:libc6-dev /usr/include/libxml2:libxml2-dev; do
+command -v g++ >/dev/null || missing="$missing g++"
+for need in /usr/include/stdio.h:libc6-dev /usr/include/libxml2:libxml2-dev /usr/include/oniguruma.h:libonig-dev \
+  /usr/include/unicode/ucol.h:libicu-dev /usr/include/sqlite3.h:libsqlite3-dev; do
   [ -e "${need%%:*}" ] || missing="$missing ${need#*:}"
 done
 if [ -n "$missing" ]; then
@@ -37,7 +39,9 @@ tar -xf php8.2_*.orig.tar.xz --strip-components=1
 
 CFLAGS='-O1 -g0' ./configure --disable-all --disable-cli --disable-cgi --disable-phpdbg --without-pear \
   --enable-litespeed --enable-fpm --enable-session --enable-ctype --enable-filter --enable-tokenizer \
-  --with-libxml --enable-xml --enable-simplexml --disable-opcache-jit >configure.log
+  --with-libxml --enable-xml --enable-simplexml --enable-dom --enable-xmlreader --enable-xmlwriter \
+  --enable-mbstring --enable-intl --enable-fileinfo --with-iconv --enable-pdo --with-sqlite3 --with-pdo-sqlite \
+  --enable-mysqlnd --with-mysqli=mysqlnd --enable-posix --disable-opcache-jit >configure.log
 make -s -j"$(nproc)" sapi/litespeed/php sapi/fpm/php-fpm >make.log 2>&1 || { tail -20 make.log >&2; exit 1; }
 strip -o "$out/php-fpm" sapi/fpm/php-fpm
 strip -o "$out/lsphp.new" sapi/litespeed/php
