@@ -300,7 +300,9 @@ Header set X-None yes
 func TestHtaccessHandlers(t *testing.T) {
 	s := newHtSite(t, map[string]string{"a.inc": "source", "add/.htaccess": "AddHandler application/x-httpd-php81 .inc", "add/a.inc": "source", "add/b.txt": "text",
 		"type/.htaccess": "AddType application/x-httpd-php .inc", "type/a.inc": "source", "set/.htaccess": "<Files run>\nSetHandler application/x-httpd-lsphp\n</Files>", "set/run": "source", "set/b.txt": "text",
-		"off/.htaccess": "php_flag engine off", "off/a.php": "source", "none/.htaccess": "SetHandler none", "none/a.php": "source", "none/b.txt": "text",
+		"off/.htaccess": "php_flag engine off", "off/a.php": "source",
+		"mod/.htaccess": "<IfModule php7_module>\nphp_flag engine off\n</IfModule>\n<IfModule php_module>\nphp_flag engine off\n</IfModule>", "mod/a.php": "source",
+		"unheard/.htaccess": "<IfModule mod_unheard_of.c>\n<Files *>\nphp_flag engine off\n</Files>\n</IfModule>", "unheard/a.php": "source", "none/.htaccess": "SetHandler none", "none/a.php": "source", "none/b.txt": "text",
 		"rm/.htaccess": "RemoveHandler .php", "rm/a.php": "source", "odd/.htaccess": "SetHandler server-status", "odd/b.txt": "text",
 		"t/.htaccess": "RewriteEngine on\nRewriteRule ^a\\.inc$ - [T=application/x-httpd-php]\nRewriteRule ^b\\.txt$ - [H=text/x-b]\nRewriteRule ^c\\.php$ - [T=text/plain]",
 		"t/a.inc":     "source", "t/b.txt": "text", "t/c.php": "source"})
@@ -311,6 +313,8 @@ func TestHtaccessHandlers(t *testing.T) {
 	s.want("/set/run", "200 php /set/run /set/run")
 	s.want("/set/b.txt", "200 text")
 	s.want("/off/a.php", "403")
+	s.want("/mod/a.php", "403")
+	s.want("/unheard/a.php", "403")
 	s.want("/none/a.php", "403")
 	s.want("/none/b.txt", "200 text")
 	s.want("/rm/a.php", "403")

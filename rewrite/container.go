@@ -161,6 +161,7 @@ func module(args []string) answer {
 	switch name {
 	case "rewrite", "headers", "expires", "deflate", "alias", "dir", "setenvif", "mime", "env", "negotiation",
 		"autoindex", "filter", "brotli", "ssl", "http2", "access", "access_compat", "litespeed",
+		"php", "php5", "php7", "php8", // by an application that stands in for it
 		"authz_core", "authz_host", "authz_user", "authz_groupfile", "authn_core", "authn_file", "auth_basic", "auth":
 		has = yes
 	case "security", "security2", "security3", "evasive", "pagespeed":

@@ -17,8 +17,8 @@ type Settings struct {
 	spent time.Duration // on the backtracking engine
 }
 
-// Settings returns what is said about r, nil if nothing is. Containers whose condition
-// is not known say nothing.
+// Settings returns what is said about r, nil if nothing is. Of containers whose
+// condition is not known, what takes something away is kept alone.
 func (c *Chain) Settings(r Request) *Settings {
 	var s *Settings
 	for i := range c.n {
@@ -42,7 +42,14 @@ func (c *Chain) Settings(r Request) *Settings {
 }
 
 func (s *Settings) gather(sec *section, r *Request) {
-	if sec.fault != 0 && sec.said == nil && len(sec.kids) == 0 || sec.holds(r) != yes {
+	if sec.fault != 0 && sec.said == nil && len(sec.kids) == 0 {
+		return
+	}
+	switch sec.holds(r) {
+	case no:
+		return
+	case unknown:
+		s.gatherRefusals(sec, r)
 		return
 	}
 	if sec.said != nil {
@@ -50,6 +57,18 @@ func (s *Settings) gather(sec *section, r *Request) {
 	}
 	for _, kid := range sec.kids {
 		s.gather(kid, r)
+	}
+}
+
+// gatherRefusals keeps of a section what takes scripts and listings away (R-SAFE-1).
+func (s *Settings) gatherRefusals(sec *section, r *Request) {
+	if t := sec.said; t != nil && (t.noScripts != "" || t.listing < 0) {
+		s.list = append(s.list, &said{noScripts: t.noScripts, listing: min(t.listing, 0), maxBody: -1})
+	}
+	for _, kid := range sec.kids {
+		if kid.holds(r) != no {
+			s.gatherRefusals(kid, r)
+		}
 	}
 }
 
