@@ -60,9 +60,11 @@ func TestParseHead(t *testing.T) {
 	f("X: a\nY: b\r\n", "bad")
 	f("X: a\r\n\tb\r\n", "bad")
 	f("HTTP/1.1 200 OK\r\n", "bad")
-	for name := range strings.FieldsSeq("Connection Proxy-Connection Keep-Alive TE Transfer-Encoding Trailer Upgrade Proxy-Authenticate Proxy-Authorization") {
-		f(name+": x\r\n", "bad")
-		f(strings.ToUpper(name)+": x\r\n", "bad")
+	f("Transfer-Encoding: x\r\n", "bad")
+	f("transfer-encoding: chunked\r\n", "bad")
+	for name := range strings.FieldsSeq("Connection Proxy-Connection Keep-Alive TE Trailer Upgrade Proxy-Authenticate Proxy-Authorization") {
+		f("A: 1\r\n"+name+": x\r\nB: 2\r\n", "200 -1 A=1 B=2")
+		f(strings.ToUpper(name)+": close\r\n", "200 -1")
 	}
 }
 

@@ -77,7 +77,7 @@ func TestG63TrickledBodyIsCut(t *testing.T) {
 // Half a head that cannot become a good one is answered at once (R-FCGI-10).
 func TestMalformedHalfHeadIs502(t *testing.T) {
 	for _, half := range []string{`stdout "no field\r\n"`, `stdout "Bad Name: x"`, `stdout "X: a\nY"`, `stdout "X: \x00"`, `stdout "Status: 999\r\n"`, `stdout "<html>"`,
-		`stdout "X: y\r\n Z"`, `stdout "Connection: close\r\n"`} {
+		`stdout "X: y\r\n Z"`, `stdout "Transfer-Encoding: chunked\r\n"`} {
 		target := rawApp(t, func(_ int, p *peer) {
 			p.hear()
 			p.say(t, half)

@@ -40,8 +40,10 @@ func (h *Head) Add(name, value string) (err error) {
 		}
 		h.Length, err = parseLength(value)
 		return err
+	case exchange.EqualName(name, "Transfer-Encoding"):
+		return fmt.Errorf("field Transfer-Encoding: where the body ends is the protocol's to say")
 	case isHop(name):
-		return fmt.Errorf("hop-by-hop field %s", name)
+		return nil // means nothing here; many a script says Connection: close
 	case exchange.EqualName(name, "Location"):
 		h.location = value != ""
 	}
@@ -100,10 +102,10 @@ func parseLength(v string) (int64, error) {
 }
 
 // isHop reports the fields that belong to a connection (RFC 9110 §7.6.1). An
-// application behind FastCGI has none of its own.
+// application has none of its own: what it says of one is left out, as LiteSpeed does.
 func isHop(name string) bool {
 	for _, hop := range [...]string{"Connection", "Proxy-Connection", "Keep-Alive", "TE",
-		"Transfer-Encoding", "Trailer", "Upgrade", "Proxy-Authenticate", "Proxy-Authorization"} {
+		"Trailer", "Upgrade", "Proxy-Authenticate", "Proxy-Authorization"} {
 		if exchange.EqualName(name, hop) {
 			return true
 		}
