@@ -97,6 +97,7 @@ func (w *wiki) all() error {
 	r.check("stylesheet-by-php", w.stylesheet)
 	r.check("login", w.login)
 	r.check("edit-save-read-back", w.edit)
+	r.check("search", w.search)
 	r.check("path-info", w.pathInfo)
 	r.check("refused-folders", w.refused)
 	r.check("media-upload-600K", w.upload)
@@ -108,6 +109,9 @@ func (w *wiki) all() error {
 	r.check("status-and-cookies", w.status)
 	r.check("stderr-to-error-log", func() (string, error) { return w.stderr(j) })
 	r.check("events-from-php", w.events)
+	r.check("short-addresses-by-htaccess", w.short)
+	r.check("logout", w.logout)
+	r.check("install", w.install)
 	r.check("aborted-downloads-free-workers", w.abort)
 	r.check("slow-uploads-hold-no-worker", w.slow)
 	r.check("expect-100-continue", w.expect)
@@ -327,6 +331,117 @@ func (w *wiki) edit() (string, error) {
 		return "", err
 	}
 	return "some:page saved by POST, token and cookie kept", holds(a, "Saved through httpjet: café &amp; &lt;b&gt;.")
+}
+
+// search finds a page whose words the wiki has indexed, which a picture on each page
+// has a browser ask for.
+func (w *wiki) search() (string, error) {
+	if _, err := w.get("/lib/exe/taskrunner.php?id=some%3Apage&1", 200); err != nil {
+		return "", err
+	}
+	if _, err := w.visit("/doku.php/start?do=search&q=Saved+httpjet", 200, "search_fullpage_result", `href="/doku.php/some:page?`); err != nil {
+		return "", err
+	}
+	a, err := w.visit("/doku.php/start?do=search&q=Nandu", 200, "Nothing was found")
+	if err != nil {
+		return "", err
+	}
+	return "found, and not found", lacks(a, "/doku.php/some:page?s")
+}
+
+// short switches the wiki to addresses that are rewritten, by taking the comment signs
+// off the rules in the .htaccess file that comes with it, and back.
+func (w *wiki) short() (string, error) {
+	script := strings.ReplaceAll(`set -e; cd WIKI
+cp .htaccess htaccess.was && cp conf/local.php local.was
+sed -i -e '/^#RewriteEngine on/s/^#//' -e '/^#RewriteRule ^_media/,/^#RewriteRule ^index/s/^#//' .htaccess
+echo '$conf["userewrite"] = 1;' >>conf/local.php`, "WIKI", w.dir)
+	if err := w.r.command("/bin/sh", "-c", script); err != nil {
+		return "", err
+	}
+	defer w.r.command("/bin/sh", "-c", strings.ReplaceAll("cd WIKI && mv htaccess.was .htaccess && mv local.was conf/local.php", "WIKI", w.dir))
+	for _, path := range []string{"/some:page", "/some:page?do=show"} {
+		if _, err := w.visit(path, 200, "<title>some:page", "Saved through httpjet"); err != nil {
+			return "", err
+		}
+	}
+	if _, err := w.visit("/", 200, "This is the start page of the interop wiki.", `href="/start"`); err != nil {
+		return "", err
+	}
+	if _, err := w.visit("/_export/raw/some:page", 200, "====== Some page ======"); err != nil {
+		return "", err
+	}
+	if _, err := w.visit("/no:such:page", 200, "<title>no:such:page [httpjet interop]"); err != nil {
+		return "", err
+	}
+	a, err := w.visit("/_media/noise.zip", 200)
+	if err != nil {
+		return "", err
+	}
+	if len(a.body) != 600_000 {
+		return "", fmt.Errorf("/_media/noise.zip has %d bytes", len(a.body))
+	}
+	if _, err := w.statuses(403, "DATA-MUST-NOT-LEAK", "/data/pages/secret.txt", "/conf/local.php", "/.htaccess", "/VERSION"); err != nil {
+		return "", err
+	}
+	return "/some:page, /_media/, /_export/ by the rules of its .htaccess, without a reload", nil
+}
+
+func (w *wiki) logout() (string, error) {
+	a, err := w.visit("/doku.php/start", 200, "Logged in as")
+	if err != nil {
+		return "", err
+	}
+	m := regexp.MustCompile(`href="(/doku\.php/start\?do=logout[^"]*)"`).FindSubmatch(a.body)
+	if m == nil {
+		return "", errors.New("the page has no way to log out")
+	}
+	if _, err := w.follow(w.get(html.UnescapeString(string(m[1])), 302)); err != nil {
+		return "", err
+	}
+	if a, err = w.visit("/doku.php/start", 200, "Log In"); err != nil {
+		return "", err
+	}
+	return "a stranger again", lacks(a, "Logged in as")
+}
+
+// install runs the wiki's own installer, in a folder that has nothing but what it
+// comes with, and looks at the wiki that it made.
+func (w *wiki) install() (string, error) {
+	script := strings.NewReplacer("WIKI", w.dir, "OUTSIDE", w.dir+"-lib").Replace(`set -e
+mkdir WIKI/new && cd WIKI/new && cp -r /usr/share/dokuwiki/. . && rm -f .htaccess
+for d in tpl plugins; do rm -rf lib/$d; ln -s OUTSIDE/$d lib/$d; done
+cp -r WIKI/conf conf && rm -f conf/local.php conf/users.auth.php conf/acl.auth.php conf/plugins.local.php
+for d in attic cache index locks log media media_attic media_meta meta pages tmp; do mkdir -p data/$d; done
+cp /etc/dokuwiki/.htaccess data/
+sed -i 's#/etc/dokuwiki/#WIKI/new/conf/#g; s#/var/lib/dokuwiki/#WIKI/new/#g' inc/preload.php
+cp -r /var/lib/dokuwiki/data/pages/. data/pages/
+`)
+	if err := w.r.command("/bin/sh", "-c", script); err != nil {
+		return "", err
+	}
+	if err := w.r.give(filepath.Join(w.dir, "new")); err != nil {
+		return "", err
+	}
+	a, err := w.get("/new/install.php", 200)
+	if err != nil {
+		return "", err
+	}
+	if err := holds(a, "DokuWiki Installer"); err != nil {
+		return "", err
+	}
+	f := &webForm{action: "/new/install.php", Values: url.Values{"l": {"en"}, "d[title]": {"Installed"}, "d[acl]": {"on"}, "d[superuser]": {"boss"}, "d[fullname]": {"The Boss"},
+		"d[email]": {"boss@example.invalid"}, "d[password]": {wikiPassword}, "d[confirm]": {wikiPassword}, "d[policy]": {"0"}, "d[license]": {"cc-by-sa"}, "submit": {"Save"}}}
+	if a, err = w.submit(f, 200); err != nil {
+		return "", err
+	}
+	if err := holds(a, "The configuration was finished successfully"); err != nil {
+		return "", err
+	}
+	if _, err := w.visit("/new/doku.php?id=start", 200, "<title>start [Installed]"); err != nil {
+		return "", err
+	}
+	return "by install.php", second(w.statuses(403, "boss", "/new/conf/users.auth.php", "/new/conf/local.php", "/new/data/pages/", "/new/inc/init.php"))
 }
 
 func (w *wiki) pathInfo() (string, error) {

@@ -6,24 +6,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // wsVersion is the pinned version of the npm package "ws".
 const wsVersion = "8.23.0"
 
-// needed lists what must be there and the Debian package that brings it.
-var needed = []struct{ file, pkg string }{
-	{"curl", "curl"},
-	{"php-fpm8.2", "php8.2-fpm"},
-	{"/usr/share/dokuwiki/doku.php", "dokuwiki"},
-	{"nginx", "nginx-light"},
-	{"apache2", "apache2"},
-	{"h2load", "nghttp2-client"},
-	{"node", "nodejs"},
-	{"npm", "npm"},
-	{"xmllint", "libxml2-utils"},
-	{"slowhttptest", "slowhttptest"},
+// needed lists what must be there and the Debian package that brings it; by is the
+// section that needs it, "" for all.
+type need struct{ file, pkg, by string }
+
+var needed = []need{
+	{"curl", "curl", ""},
+	{"php-fpm8.2", "php8.2-fpm", ""},
+	{"/usr/share/dokuwiki/doku.php", "dokuwiki", ""},
+	{"nginx", "nginx-light", ""},
+	{"apache2", "apache2", ""},
+	{"h2load", "nghttp2-client", ""},
+	{"node", "nodejs", ""},
+	{"npm", "npm", ""},
+	{"xmllint", "libxml2-utils", ""},
+	{"slowhttptest", "slowhttptest", ""},
+	{"/usr/share/wordpress/wp-login.php", "wordpress", "wordpress"},
+	{"/usr/share/wordpress/wp-content/themes/twentytwentyone/style.css", "wordpress-theme-twentytwentyone", "wordpress"},
+	{"mariadbd", "mariadb-server", "wordpress"},
+	{"/usr/lib/php/20220829/mysqli.so", "php8.2-mysql", "wordpress"},
+	{"/usr/share/mediawiki/index.php", "mediawiki", "mediawiki"},
+	{"/usr/lib/php/20220829/pdo_sqlite.so", "php8.2-sqlite3", "mediawiki"},
+	{"git", "git", "fastcgi"},
+	{"spawn-fcgi", "spawn-fcgi", "fastcgi"},
+	{"fcgiwrap", "fcgiwrap", "fastcgi"},
+	{"/usr/share/doc/libfcgi-perl", "libfcgi-perl", "fastcgi"},
 }
 
 // there reports if a program is in the path, or a file at its place.
@@ -36,10 +50,11 @@ func there(file string) bool {
 	return err == nil
 }
 
-// install brings the missing programs. Debian keeps some of them in sbin, which
-// an ordinary user's path may lack.
-func (r *run) install() error {
+// install brings the missing programs of the sections that run. Debian keeps some of
+// them in sbin, which an ordinary user's path may lack.
+func (r *run) install(runs func(section string) bool) error {
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
+	needed := slices.DeleteFunc(slices.Clone(needed), func(n need) bool { return n.by != "" && !runs(n.by) })
 	var missing []string
 	for _, n := range needed {
 		if !there(n.file) {
@@ -78,6 +93,15 @@ apt-get install -q -y --no-install-recommends ` + strings.Join(packages, " ")
 	return r.command("/bin/sh", "-c", script)
 }
 
+// installed is how to ask for the version of a package that some sections need alone,
+// nil if it is not there.
+func installed(pkg string) []string {
+	if !there("/usr/share/doc/" + pkg) {
+		return nil
+	}
+	return []string{"dpkg-query", "-W", "-f", "${Version}", pkg}
+}
+
 // versions asks every program for its version, for the summary.
 func (r *run) versions() error {
 	for _, p := range []struct {
@@ -94,7 +118,16 @@ func (r *run) versions() error {
 		{"h2load", []string{"h2load", "--version"}, `nghttp2/\S+`},
 		{"Node.js", []string{"node", "--version"}, `\d\S*`},
 		{"slowhttptest", []string{"dpkg-query", "-W", "-f", "${Version}", "slowhttptest"}, `\d+\.\d+\.\d+`},
+		{"WordPress", installed("wordpress"), `\d+\.\d+\.\d+`},
+		{"MariaDB", installed("mariadb-server"), `\d+\.\d+\.\d+`},
+		{"MediaWiki", installed("mediawiki"), `\d+\.\d+\.\d+`},
+		{"Git", installed("git"), `\d+\.\d+\.\d+`},
+		{"fcgiwrap", installed("fcgiwrap"), `\d\S*`},
+		{"Perl FCGI", installed("libfcgi-perl"), `\d\S*`},
 	} {
+		if p.cmd == nil {
+			continue
+		}
 		out, err := exec.CommandContext(r.ctx, p.cmd[0], p.cmd[1:]...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %v\n%s", p.name, err, tail(out))

@@ -1,6 +1,6 @@
 // Command interop runs the built httpjet together with real programs that it
-// has to get along with: PHP-FPM with DokuWiki, Apache httpd over the same .htaccess
-// files, the npm WebSocket library, nginx
+// has to get along with: PHP-FPM with DokuWiki, WordPress and MediaWiki, programs behind
+// FastCGI, Apache httpd over the same .htaccess files, the npm WebSocket library, nginx
 // and Node's HTTP/2 server as upstreams, h2load and curl as HTTP/2 clients,
 // slowhttptest, in a full run the gRPC conformance suite; and under load while its
 // upstreams are killed and stalled. It is not part of the product and not a unit
@@ -13,7 +13,9 @@
 // --write the results go to docs/interop.md as well. --bin runs a program that is
 // built already, --load says how long the section load lasts: 10m, in a ci run 20s,
 // if not given. A section's name runs that section alone; the section lsphp, which
-// builds its program from source once, runs in no other way.
+// builds its program from source once, runs in no other way, and WordPress and
+// MediaWiki, which are heavy to install, not in a ci run. A full run has them behind
+// lsphp too.
 package main
 
 import (
@@ -87,28 +89,36 @@ func main() {
 type section struct {
 	name string
 	f    func(r *run) error // an error means that the section could not go on
+	when string             // "": in each run; fully: not in a ci run; apart: only if it is named
 }
 
-// apart is the section that runs only if it is named.
-const apart = "lsphp"
+const fully, apart = "full", "apart"
+
+// runs reports whether a section is part of the run.
+func (r *run) runs(s section, only []string) bool {
+	if len(only) > 0 {
+		return slices.Contains(only, s.name)
+	}
+	return s.when == "" || s.when == r.mode
+}
 
 var sections = []section{
-	{"dokuwiki", dokuwiki},
-	{"wordpress", wordpress},
-	{"mediawiki", mediawiki},
-	{"apache", apache},
-	{"websocket", websocket},
-	{"nginx", nginx},
-	{"http2", http2},
-	{"node-http2", nodeHTTP2},
-	{"grpc", grpc},
-	{"chaos", chaos},
-	{"measure", measure},
-	{"config", config},
-	{"reload", reload},
-	{"slow", slow},
-	{"load", load},
-	{apart, lsphp},
+	{"dokuwiki", dokuwiki, ""},
+	{"wordpress", wordpress, fully},
+	{"mediawiki", mediawiki, fully},
+	{"apache", apache, ""},
+	{"websocket", websocket, ""},
+	{"nginx", nginx, ""},
+	{"http2", http2, ""},
+	{"node-http2", nodeHTTP2, ""},
+	{"grpc", grpc, ""},
+	{"chaos", chaos, ""},
+	{"measure", measure, ""},
+	{"config", config, ""},
+	{"reload", reload, ""},
+	{"slow", slow, ""},
+	{"load", load, ""},
+	{"lsphp", lsphp, apart},
 }
 
 // all installs, builds, and runs the sections one after the other.
@@ -123,7 +133,10 @@ func (r *run) all(only []string, write bool) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	if err := r.install(); err != nil {
+	needs := func(name string) bool {
+		return slices.ContainsFunc(sections, func(s section) bool { return s.name == name && r.runs(s, only) })
+	}
+	if err := r.install(needs); err != nil {
 		return fmt.Errorf("install: %v", err)
 	}
 	if r.bin == "" {
@@ -136,7 +149,7 @@ func (r *run) all(only []string, write bool) error {
 		return fmt.Errorf("versions: %v", err)
 	}
 	for _, s := range sections {
-		if len(only) > 0 && !slices.Contains(only, s.name) || len(only) == 0 && s.name == apart {
+		if !r.runs(s, only) {
 			continue
 		}
 		r.section = s.name

@@ -64,7 +64,10 @@ mkdir images cache && cp /var/lib/mediawiki/images/.htaccess images/ && cp /var/
 php8.2 maintenance/install.php --dbtype sqlite --dbname wiki --dbpath DATA --server BASE --scriptpath /w --lang en --pass "PASSWORD" Interop USER
 `
 
+// mediaWikiSettings are settings beside the installer's. lsphp is built without OpenSSL,
+// so secrets of sessions are not encrypted in its store.
 const mediaWikiSettings = `
+$wgSessionInsecureSecrets = true;
 $wgArticlePath = '/wiki/$1';
 $wgUsePathInfo = true;
 $wgEnableUploads = true;
