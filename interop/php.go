@@ -20,7 +20,7 @@ type phpPool struct {
 // siteWorkers is how many requests a pool works on at once.
 const siteWorkers = 4
 
-// ini is what scripts of the pools may rely on.
+// siteINI is what scripts of the pools may rely on.
 var siteINI = [][2]string{{"upload_max_filesize", "16M"}, {"post_max_size", "16M"}, {"memory_limit", "256M"}, {"log_errors", "1"}, {"display_errors", "0"}}
 
 // newPool prepares a pool with a directory of its own.
@@ -31,17 +31,17 @@ func (r *run) newPool(name, lsphp string) (*phpPool, error) {
 	if err := os.MkdirAll(sessions, 0o755); err != nil {
 		return nil, err
 	}
-	fpm := "[global]\ndaemonize = no\nerror_log = " + p.dir + "/fpm.log\n[site]\nlisten = " + p.sock +
-		fmt.Sprintf("\nlisten.mode = 0666\npm = static\npm.max_children = %d\ncatch_workers_output = yes\n", siteWorkers)
-	php := ""
+	var fpm, php strings.Builder
+	fmt.Fprintf(&fpm, "[global]\ndaemonize = no\nerror_log = %s/fpm.log\n[site]\nlisten = %s\nlisten.mode = 0666\npm = static\npm.max_children = %d\ncatch_workers_output = yes\n",
+		p.dir, p.sock, siteWorkers)
 	for _, v := range append(siteINI, [2]string{"session.save_path", sessions}) {
-		fpm += fmt.Sprintf("php_value[%s] = %s\n", v[0], v[1])
-		php += fmt.Sprintf("%s = %s\n", v[0], v[1])
+		fmt.Fprintf(&fpm, "php_value[%s] = %s\n", v[0], v[1])
+		fmt.Fprintf(&php, "%s = %s\n", v[0], v[1])
 	}
 	if os.Geteuid() == 0 {
-		fpm += "user = www-data\ngroup = www-data\n"
+		fpm.WriteString("user = www-data\ngroup = www-data\n")
 	}
-	if err := writeFiles(p.dir, map[string]string{"fpm.conf": fpm, "php.ini": php}); err != nil {
+	if err := writeFiles(p.dir, map[string]string{"fpm.conf": fpm.String(), "php.ini": php.String()}); err != nil {
 		return nil, err
 	}
 	return p, r.give(p.dir)
