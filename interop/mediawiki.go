@@ -201,11 +201,11 @@ func (w *mediaWiki) edit() (string, error) {
 	if err := w.save(title, long); err != nil {
 		return "", err
 	}
-	a, err := w.visit("/wiki/"+title, 200, "Zebrafinch"+w.gateway, "café &amp; &lt;b&gt;")
-	if err != nil {
+	if _, err := w.visit("/wiki/"+title, 200, "Zebrafinch"+w.gateway, "café &amp; &lt;b&gt;"); err != nil {
 		return "", err
 	}
-	if a, err = w.visit("/wiki/"+title+"?action=raw", 200); err != nil {
+	a, err := w.visit("/wiki/"+title+"?action=raw", 200)
+	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("created, then edited to %d bytes, read back", len(long)), same(bytes.TrimSpace(a.body), []byte(long))

@@ -310,8 +310,7 @@ func (w *wordPress) comment() (string, error) {
 		return "", err
 	}
 	f.Set("comment", "A wombat "+w.gateway+" agrees.")
-	a, err = w.submit(f, 302)
-	if err != nil {
+	if _, err = w.submit(f, 302); err != nil {
 		return "", err
 	}
 	_, err = w.visit(w.post, 200, "A wombat "+w.gateway+" agrees.")
