@@ -47,6 +47,7 @@ var census = []string{
 	"gateway.pumpBody",
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",
+	"front.acceptQUIC", "front.serveH3", "front.sayGoAway", // and those of packages quic and http3, which end with their connection or transport
 	"server.watchSignals", "server.watchFiles", "server.expireIdle",
 	"staples.run",
 	"status.serve",

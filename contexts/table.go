@@ -16,6 +16,7 @@ type Table struct {
 	HTTPS        map[string]HTTPS                // likewise, of plain listeners that send their clients away
 	Access       *access.List                    // the server's list; nil: no restriction
 	Certificates map[string]*Certificates        // likewise, of secure listeners that ask their clients for certificates
+	AltSvc       map[string]string               // likewise, of secure listeners with HTTP/3: how answers tell of it; nil: none has it
 	Identity     access.Identity                 // how the client is found behind trusted proxies
 	Throttle     *Throttle                       // of clients; nil: none
 	Rate         *access.Rate                    // of the requests of each client, whatever the host; nil: no limit
@@ -30,6 +31,9 @@ type Table struct {
 func (t *Table) Serve(x *exchange.Exchange) error {
 	x.EchoID, x.HideReason = t.EchoID, t.HideReason
 	v := t.findVHost(x)
+	if t.AltSvc != nil && x.Req.TLS != nil && (v == nil || !v.NoQUIC) {
+		x.AltSvc = t.AltSvc[x.Req.Listener]
+	}
 	peer := t.identify(x, v)
 	if x.Explaining() {
 		t.explainHost(x, v, peer)

@@ -19,6 +19,7 @@ type VHost struct {
 	Access    *access.List // nil: no restriction
 	Hotlink   *Hotlink     // nil: every page may show its files
 	Rate      *access.Rate // of the requests of each client; nil: no limit
+	NoQUIC    bool         // clients are not told of HTTP/3
 	CertPort  int          // of the secure listener that requires certificates of its clients; 0: none does
 
 	Root     *docroot.Root

@@ -332,6 +332,9 @@ type Exchange struct {
 	// EchoID makes the response carry the request id as X-Request-Id (R-PIPE-11).
 	EchoID bool
 
+	// AltSvc is the value of Alt-Svc in the answer, unless it has one (RFC 7838); "": none.
+	AltSvc string
+
 	// HideReason keeps X-Httpjet-Proxy-Error from answers (R-HDR-8).
 	HideReason bool
 
@@ -373,6 +376,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Route, x.Resource, x.Attempts = Route{}, Resource{}, Attempts{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.Admitted = x.Env[:0], nil
+	x.AltSvc = ""
 	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered = false, false, false, false, false
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
@@ -505,6 +509,9 @@ func (x *Exchange) Start(status int) error {
 	}
 	if x.EchoID {
 		x.Resp.Fields.Set("X-Request-Id", x.Req.ID)
+	}
+	if x.AltSvc != "" && status != 421 && x.Resp.Fields.Get("Alt-Svc") == "" {
+		x.Resp.Fields.Set("Alt-Svc", x.AltSvc)
 	}
 	x.noBody = x.Req.Method == "HEAD" || status == 204 || status == 304
 	if status == 204 {

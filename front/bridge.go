@@ -52,9 +52,12 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		bw.rc.EnableFullDuplex()            // handlers may answer while they read; not to be able to is no error
 		bw.rc.SetWriteDeadline(time.Time{}) // of the request before
 	}
-	if r.ProtoMajor == 2 {
+	switch r.ProtoMajor {
+	case 3:
+		b.srv.http3.Add(1)
+	case 2:
 		b.srv.http2.Add(1)
-	} else {
+	default:
 		b.srv.http11.Add(1)
 	}
 	var handler exchange.Handler = site
@@ -151,6 +154,9 @@ func (w *bridgeWire) fill() {
 	q.Listener = w.b.name
 	if c := w.b.c; c != nil {
 		q.Listener, q.Remote, q.Local = c.lis.Name(), c.remote, c.local
+		if c.h3 != nil { // the client may have moved since (RFC 9000 section 9)
+			q.Remote = udpAddrPort(c.h3.qc.RemoteAddr())
+		}
 	} else {
 		q.Remote, _ = netip.ParseAddrPort(r.RemoteAddr)
 		if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -242,6 +248,9 @@ func (w *bridgeWire) Read(p []byte) (int, error) {
 // client is there, which it is not after any other failure.
 func (w *bridgeWire) endedShort(err error) bool {
 	_, reset := errors.AsType[http2.StreamError](err)
+	if w.r.ProtoMajor == 3 {
+		return errors.Is(err, io.ErrUnexpectedEOF)
+	}
 	return w.r.ProtoMajor == 2 && !reset && w.r.Context().Err() == nil
 }
 
@@ -290,7 +299,7 @@ func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 	if w.lim.ServerHeader != "" {
 		h["Server"] = []string{w.lim.ServerHeader}
 	}
-	if w.r.ProtoMajor == 1 && r.Fields.HasToken("Connection", "close") || w.b.c != nil && w.b.c.closing() {
+	if w.r.ProtoMajor == 1 && r.Fields.HasToken("Connection", "close") || w.r.ProtoMajor == 2 && w.b.c != nil && w.b.c.closing() {
 		h["Connection"] = []string{"close"} // becomes GOAWAY on HTTP/2
 	}
 	if r.Length > 0 || r.Length == 0 && r.Status != 304 { // as in h1conn.Head
@@ -298,7 +307,7 @@ func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 		w.bounded, w.left = !noBody, r.Length
 	}
 	w.w.WriteHeader(r.Status)
-	if w.r.ProtoMajor == 2 && w.r.ContentLength != 0 {
+	if w.r.ProtoMajor >= 2 && w.r.ContentLength != 0 {
 		w.openEnd()
 	}
 	return nil

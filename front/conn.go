@@ -49,6 +49,8 @@ type conn struct {
 	goAway atomic.Pointer[h2Server]  // set while the connection speaks HTTP/2
 	tunnel atomic.Pointer[h1conn]    // set while it is a tunnel whose handler has returned
 
+	h3 *h3conn // of one that came over QUIC, which has no sock; else nil
+
 	watch epoll.Watch // while it is parked
 	until time.Time   // how long it may be idle, of one that was parked; else zero
 }
@@ -155,6 +157,10 @@ func (c *conn) closing() bool { return c.srv.draining.Load() || c.lis.closed.Loa
 // retire closes the connection if it is idle, tells an HTTP/2 client to go, and
 // leaves a busy HTTP/1 connection to end after its response.
 func (c *conn) retire() {
+	if c.h3 != nil {
+		c.h3.goAway()
+		return
+	}
 	if h := c.goAway.Load(); h != nil {
 		h.shutdown()
 		return
@@ -170,6 +176,11 @@ func (c *conn) retire() {
 // cut ends the connection and the context of what it serves, now.
 func (c *conn) cut() {
 	c.state.Store(connClosed)
+	if c.h3 != nil {
+		c.h3.close()
+		c.cancel()
+		return
+	}
 	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
 	c.sock.Close()
 	c.cancel() // then, so that nobody answers because of it
@@ -195,6 +206,11 @@ func (c *conn) close() {
 	c.closed.Do(func() {
 		c.state.Store(connClosed)
 		c.cancel()
+		if c.h3 != nil {
+			c.h3.close()
+			c.h3.closed()
+			return
+		}
 		if tc, ok := c.nc.(*tls.Conn); ok {
 			c.sock.SetWriteDeadline(time.Now().Add(time.Second))
 			tc.Close()

@@ -31,7 +31,7 @@ type Clients struct {
 func (c *conn) greet() bool {
 	c.greeted = true
 	g := &c.srv.Current().Limits().Clients
-	if g.Proxies != nil {
+	if g.Proxies != nil && c.h3 == nil {
 		if err := c.introduce(g); err != nil {
 			c.srv.strangers.Add(1)
 			c.srv.logger().Debug("PROXY header", "listener", c.lis.Name(), "remote", c.remote, "err", err)

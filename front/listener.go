@@ -28,6 +28,8 @@ type Listener struct {
 	name atomic.Pointer[string]
 	tls  *tls.Config // base of all handshakes: holds the ticket keys
 
+	quic atomic.Pointer[quicSide] // nil: no HTTP/3
+
 	closed atomic.Bool
 	quit   chan struct{} // closed by Close
 	once   sync.Once
@@ -140,6 +142,7 @@ func (l *Listener) Close() {
 		close(l.quit)
 		l.ln.Close()
 	})
+	l.StopQUIC()
 	l.accept.Wait() // from here on no connection of l can be added
 	l.srv.lock()
 	delete(l.srv.lists, l)

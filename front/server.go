@@ -41,7 +41,7 @@ type Server struct {
 	bugs                                     atomic.Int64
 	tunnels                                  atomic.Int64 // upgraded connections that are open
 	parked                                   atomic.Int64
-	http10, http11, http2                    atomic.Int64
+	http10, http11, http2, http3             atomic.Int64
 
 	own atomic.Pointer[ownLines] // of the current second
 
@@ -61,17 +61,17 @@ type Server struct {
 // Stats is a snapshot of the counters of a Server. All but Active, InFlight, Tunnels
 // and Parked only grow.
 type Stats struct {
-	Active, InFlight      int   // connections, exchanges
-	Tunnels               int   // upgraded connections that are open
-	Parked                int   // of Active, those without a goroutine
-	Accepted              int64 // connections
-	TLSErrors             int64 // handshakes that failed
-	Refused               int64 // malformed requests
-	Strangers             int64 // connections cut off because of their PROXY header
-	Overloaded            int64 // answered 503 because no permit came free
-	Bugs                  int64 // panics recovered
-	Watched               int64 // exchanges that took so long that their client was watched
-	HTTP10, HTTP11, HTTP2 int64 // requests
+	Active, InFlight             int   // connections, exchanges
+	Tunnels                      int   // upgraded connections that are open
+	Parked                       int   // of Active, those without a goroutine
+	Accepted                     int64 // connections
+	TLSErrors                    int64 // handshakes that failed
+	Refused                      int64 // malformed requests
+	Strangers                    int64 // connections cut off because of their PROXY header
+	Overloaded                   int64 // answered 503 because no permit came free
+	Bugs                         int64 // panics recovered
+	Watched                      int64 // exchanges that took so long that their client was watched
+	HTTP10, HTTP11, HTTP2, HTTP3 int64 // requests
 }
 
 // Snapshot returns the counters.
@@ -83,7 +83,7 @@ func (s *Server) Snapshot() Stats {
 		Active: active, InFlight: s.inFlight.inUse(), Tunnels: int(s.tunnels.Load()), Parked: int(s.parked.Load()),
 		Accepted:  s.accepted.Load(),
 		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(), Strangers: s.strangers.Load(),
-		Bugs: s.bugs.Load(), Watched: s.watches.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(),
+		Bugs: s.bugs.Load(), Watched: s.watches.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(), HTTP3: s.http3.Load(),
 	}
 }
 

@@ -51,7 +51,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{},
 		probed: map[peerKey]bool{}, warned: map[string]bool{}, sockets: map[string]*processor{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
-		tunnels: map[string]*tunnels.Set{}, tls: map[string]*tlsconf.Names{}, logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
+		tunnels: map[string]*tunnels.Set{}, tls: map[string]*tlsconf.Names{}, quic: map[string]bool{}, HTTP3: cfg.Server.HTTP3(), logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{
 			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
 		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}, HTTPS: map[string]contexts.HTTPS{},

@@ -34,6 +34,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	v := &contexts.VHost{Name: h.Name, IsUpgrade: forward.IsUpgrade, Scripts: map[string]*contexts.Script{}}
 	b.hosts[h.Name] = v
 	v.Suspended = slices.Contains(b.cfg.Server.SuspendedVhosts, h.Name) || h.Conf != nil && !h.Conf.Enabled
+	v.NoQUIC = h.Conf != nil && !h.Conf.EnableQuic
 	if h.Conf == nil {
 		v.Closed = "its file did not load"
 		b.g.Degraded = append(b.g.Degraded, "virtual host "+h.Name+" did not load")

@@ -87,8 +87,33 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 		return false
 	}
 	b.g.tls[key] = names
+	quic := l.EnableQuic && b.g.HTTP3.QuicEnable
+	if quic && b.allowQUIC(names, names.Default, l.EnableSpdy, true) {
+		b.g.quic[key] = true
+	}
+	for h, conf := range certs {
+		if spdy, ok := ownQUIC(h, l); quic && b.allowQUIC(names, conf, spdy, ok) {
+			b.g.quic[key] = true
+		}
+	}
 	b.require(key, &asked)
 	return true
+}
+
+// allowQUIC opens conf for HTTP/3 as the switches say, and reports whether it did.
+func (b *builder) allowQUIC(names *tlsconf.Names, conf *tls.Config, spdy int, enabled bool) bool {
+	return enabled && spdy&tlsconf.SpdyH3 != 0 && names.AllowQUIC(conf)
+}
+
+// ownQUIC returns the switches of HTTP/3 for a host with a certificate of its own.
+func ownQUIC(h *xmlconf.Host, l *xmlconf.Listener) (spdy int, enabled bool) {
+	if h.Conf == nil || h.Conf.VHSSL == nil {
+		return l.EnableSpdy, true
+	}
+	if ssl := h.Conf.VHSSL; ssl.Written("enableSpdy") {
+		return ssl.EnableSpdy, ssl.EnableQuic
+	}
+	return l.EnableSpdy, h.Conf.VHSSL.EnableQuic
 }
 
 // hostCert loads the vhssl certificate of a host, nil if it has none or it

@@ -118,6 +118,7 @@ type Generation struct {
 	Listeners []Listener
 	Limits    Limits
 	Names     extproc.ResolverOptions // of the names of upstreams
+	HTTP3     xmlconf.Quic            // settings of HTTP/3
 
 	// Degraded says what keeps parts of it from serving: virtual hosts that did
 	// not load, secure listeners without a certificate. At start it serves
@@ -128,6 +129,7 @@ type Generation struct {
 	htaccess     []hostDirs // of all hosts, those of contexts too
 	files        *docroot.Cache
 	tls          map[string]*tlsconf.Names // by Listener.Key
+	quic         map[string]bool           // likewise: listeners that are to have HTTP/3
 	logs         map[string][]hostLog      // access logs of virtual hosts by name, where they have their own
 	serverLogs   []hostLog                 // of all others
 	clock        accesslog.Clock
@@ -206,6 +208,27 @@ func (g *Generation) TLS(listener string, hello *tls.ClientHelloInfo) (*tls.Conf
 		return nil, fmt.Errorf("listener %q has no certificate", listener)
 	}
 	return names.Choose(hello.ServerName)
+}
+
+// ChooseQUIC chooses the certificate of a listener for a handshake of QUIC.
+func (g *Generation) ChooseQUIC(listener string, hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	names := g.tls[listener]
+	if names == nil {
+		return nil, fmt.Errorf("listener %q has no certificate", listener)
+	}
+	return names.ChooseQUIC(hello.ServerName)
+}
+
+// WantsQUIC reports whether a listener is to have HTTP/3.
+func (g *Generation) WantsQUIC(listener string) bool { return g.quic[listener] }
+
+// TellQUIC makes answers over TLS of a listener say at which port it speaks HTTP/3. It
+// is called before g is published, once its socket is bound.
+func (g *Generation) TellQUIC(listener string, port int) {
+	if g.table.AltSvc == nil {
+		g.table.AltSvc = map[string]string{}
+	}
+	g.table.AltSvc[listener] = fmt.Sprintf(`h3=":%d"; ma=86400`, port)
 }
 
 // Trusted reports whether the server's list trusts an address.

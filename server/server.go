@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -84,10 +85,11 @@ type Server struct {
 	stopped chan struct{} // closed when no more orders are taken
 	history []past        // configurations that served before, the last one last; owned by the goroutine of Run
 
-	watcher   *watch.Watcher // nil: files are not watched
-	current   atomic.Pointer[site]
-	listeners map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
-	said      map[xmlconf.Finding]bool   // findings of the generation in force; owned by the goroutine of Run
+	watcher    *watch.Watcher // nil: files are not watched
+	current    atomic.Pointer[site]
+	quicSecret []byte                     // keys of QUIC are made of it; nil: not asked for yet; owned by the goroutine of Run
+	listeners  map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
+	said       map[xmlconf.Finding]bool   // findings of the generation in force; owned by the goroutine of Run
 }
 
 // site is a generation as the front end sees it.
@@ -98,6 +100,11 @@ type site struct {
 }
 
 func (s *site) Limits() *front.Limits { return &s.limits }
+
+// QUIC implements front.QUICSite.
+func (s *site) QUIC(listener string, hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	return s.ChooseQUIC(listener, hello)
+}
 
 // Run serves until ctx is done or a signal ends it. It returns nil after an
 // orderly end, else why it did not start.
@@ -302,6 +309,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		}
 	}
 	next.open = listenersOf(g, bound)
+	s.bindQUIC(g, bound)
 	s.front.SetLimits(&next.limits)
 	s.kept.Dialer.Resolver.Configure(g.Names)
 	g.KeepTunnels()
@@ -325,6 +333,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 			s.log.Info("listening", "listener", l.Name, "address", nl.Addr(), "secure", l.Secure)
 		}
 	}
+	s.serveQUIC(g)
 	s.switchAdmin(g, admin)
 	if old != nil {
 		s.kept.Leaving.SetDelay(g.Config.Server.Tuning.TunnelCloseDelay)

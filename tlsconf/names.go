@@ -17,6 +17,7 @@ type Names struct {
 	Strict bool
 
 	hosts domains.Map[*tls.Config]
+	quic  map[*tls.Config]*tls.Config // what conf becomes for QUIC
 }
 
 // Add maps a domain, as the listener maps it to a host. A nil conf means Default:
@@ -41,4 +42,32 @@ func (n *Names) Choose(serverName string) (*tls.Config, error) {
 		return nil, errors.New("no certificate for that server name")
 	}
 	return conf, nil
+}
+
+// AllowQUIC makes names that have conf reachable over QUIC too, where ALPN offers
+// HTTP/3 alone. It reports false if conf has no TLS 1.3, without which there is no
+// QUIC.
+func (n *Names) AllowQUIC(conf *tls.Config) bool {
+	if conf == nil || conf.MaxVersion < tls.VersionTLS13 {
+		return false
+	}
+	if n.quic == nil {
+		n.quic = map[*tls.Config]*tls.Config{}
+	}
+	q := conf.Clone()
+	q.MinVersion, q.NextProtos = tls.VersionTLS13, []string{"h3"}
+	n.quic[conf] = q
+	return true
+}
+
+// ChooseQUIC is Choose for QUIC.
+func (n *Names) ChooseQUIC(serverName string) (*tls.Config, error) {
+	conf, err := n.Choose(serverName)
+	if err != nil {
+		return nil, err
+	}
+	if q := n.quic[conf]; q != nil {
+		return q, nil
+	}
+	return nil, errors.New("no HTTP/3 for that server name")
 }

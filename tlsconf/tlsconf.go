@@ -22,6 +22,7 @@ const (
 	ProtocolTLS12 = 8
 	ProtocolTLS13 = 16
 	SpdyH2        = 4
+	SpdyH3        = 8
 )
 
 // Options are the settings of one certificate on one listener.

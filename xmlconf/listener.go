@@ -32,7 +32,7 @@ type TLS struct {
 	CACertPath   string `conf:"CACertPath" unit:"path" doc:"directory of CAs of client certificates, 1000 files at most"`
 	Ciphers      string `conf:"ciphers" changed:"suites without forward secrecy are never enabled, and the order of the list does not count" doc:"ciphers of TLS 1.2, OpenSSL list; absent: in vhssl the listener's, else sslDefaultCiphers, else all that are safe"`
 	EnableSpdy   int    `conf:"enableSpdy" range:"0..15" default:"12" doc:"ALPN: 4 h2, 8 h3, 0 none"`
-	EnableQuic   bool   `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3"`
+	EnableQuic   bool   `conf:"enableQuic" default:"1" doc:"HTTP/3, besides bit 8 of enableSpdy and TLS 1.3; in vhssl: for names of the host"`
 	ClientVerify int    `conf:"clientVerify" range:"0..3" default:"0" changed:"a request without the certificate is answered 403, over plain HTTP sent to https; another host of the connection that asks for other certificates answers 421" when:"=2" doc:"client certificates: 0 none, 1 optional and verified, 2 required, 3 optional and not verified; in vhssl instead of the listener's"`
 	VerifyDepth  int    `conf:"verifyDepth" range:"1.." default:"1" doc:"authorities above a client's certificate, its root among them"`
 	CRLFile      string `conf:"crlFile" unit:"path" doc:"revocation lists of client certificates, PEM or DER, signed by a CA of CACertFile; a client whose CA has no list in force is refused"`

@@ -58,7 +58,10 @@ type Tuning struct {
 	SSLTicketKeyFile     string        `conf:"sslSessionTicketKeyFile" unit:"path" doc:"file of 48-byte ticket keys: the first makes tickets, all take them; absent: random keys, kept over reloads"`
 	SSLStrictSNI         bool          `conf:"sslStrictSni" default:"0" doc:"1: a handshake for a name that no host of the listener has is refused; one without a name is not"`
 	Acme                 int           `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
-	QuicEnable           bool          `conf:"quicEnable" default:"1" as:"later,minor" doc:"HTTP/3"`
+	QuicEnable           bool          `conf:"quicEnable" default:"1" doc:"HTTP/3 on every secure listener that does not say otherwise: UDP on its port, told by Alt-Svc"`
+	QuicMaxStreams       int           `conf:"quicMaxStreams" range:"10..1000" default:"500" doc:"requests of an HTTP/3 connection at once"`
+	QuicHandshakeTimeout time.Duration `conf:"quicHandshakeTimeout" unit:"s" range:"1..15" default:"10" doc:"handshake of an HTTP/3 connection"`
+	QuicIdleTimeout      time.Duration `conf:"quicIdleTimeout" unit:"s" range:"10..30" default:"30" doc:"an HTTP/3 connection on which nothing comes for so long is over"`
 	SndBufSize           int64         `conf:"sndBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"send buffer of a socket; 0: the system's"`
 	RcvBufSize           int64         `conf:"rcvBufSize" unit:"size" range:"0..512K" default:"0" as:"later,minor" doc:"receive buffer of a socket; 0: the system's"`
 
@@ -95,23 +98,38 @@ type Tuning struct {
 	_ struct{} `conf:"quicMaxCfcw" as:"noeffect,minor" why:"tls" doc:"QUIC connection window"`
 	_ struct{} `conf:"quicSfcw" as:"noeffect,minor" why:"tls" doc:"QUIC stream window"`
 	_ struct{} `conf:"quicMaxSfcw" as:"noeffect,minor" why:"tls" doc:"QUIC stream window"`
-	_ struct{} `conf:"quicMaxStreams" as:"later,minor" default:"500" doc:"QUIC streams"`
-	_ struct{} `conf:"quicHandshakeTimeout" as:"later,minor" default:"10" doc:"QUIC handshake"`
-	_ struct{} `conf:"quicIdleTimeout" as:"later,minor" default:"30" doc:"QUIC idle time"`
 }
 
-// Quic is the server's quic block.
+// Quic is the server's quic block. What it does not say, tuning does.
 type Quic struct {
 	Block
-	QuicEnable bool     `conf:"quicEnable" default:"0" doc:"HTTP/3"`
-	_          struct{} `conf:"quicShmDir" doc:"QUIC shared memory"`
-	_          struct{} `conf:"quicVersions" doc:"QUIC versions"`
-	_          struct{} `conf:"quicCongestionCtrl" doc:"QUIC congestion control"`
-	_          struct{} `conf:"quicCfcw" doc:"QUIC connection window"`
-	_          struct{} `conf:"quicMaxCfcw" doc:"QUIC connection window"`
-	_          struct{} `conf:"quicSfcw" doc:"QUIC stream window"`
-	_          struct{} `conf:"quicMaxSfcw" doc:"QUIC stream window"`
-	_          struct{} `conf:"quicMaxStreams" doc:"QUIC streams"`
-	_          struct{} `conf:"quicHandshakeTimeout" doc:"QUIC handshake"`
-	_          struct{} `conf:"quicIdleTimeout" doc:"QUIC idle time"`
+	QuicEnable           bool          `conf:"quicEnable" default:"1" doc:"HTTP/3"`
+	QuicMaxStreams       int           `conf:"quicMaxStreams" range:"10..1000" default:"500" doc:"requests of an HTTP/3 connection at once"`
+	QuicHandshakeTimeout time.Duration `conf:"quicHandshakeTimeout" unit:"s" range:"1..15" default:"10" doc:"handshake of an HTTP/3 connection"`
+	QuicIdleTimeout      time.Duration `conf:"quicIdleTimeout" unit:"s" range:"10..30" default:"30" doc:"an HTTP/3 connection on which nothing comes for so long is over"`
+	_                    struct{}      `conf:"quicShmDir" as:"noeffect,minor" why:"tls" doc:"QUIC shared memory"`
+	_                    struct{}      `conf:"quicVersions" as:"noeffect,minor" why:"tls" doc:"QUIC versions"`
+	_                    struct{}      `conf:"quicCongestionCtrl" as:"noeffect,minor" why:"tls" doc:"QUIC congestion control"`
+	_                    struct{}      `conf:"quicCfcw" as:"noeffect,minor" why:"tls" doc:"QUIC connection window"`
+	_                    struct{}      `conf:"quicMaxCfcw" as:"noeffect,minor" why:"tls" doc:"QUIC connection window"`
+	_                    struct{}      `conf:"quicSfcw" as:"noeffect,minor" why:"tls" doc:"QUIC stream window"`
+	_                    struct{}      `conf:"quicMaxSfcw" as:"noeffect,minor" why:"tls" doc:"QUIC stream window"`
+}
+
+// HTTP3 returns the settings of HTTP/3: those of the quic block, else of tuning.
+func (s *Server) HTTP3() Quic {
+	q, t := s.Quic, &s.Tuning
+	if !q.Written("quicEnable") {
+		q.QuicEnable = t.QuicEnable
+	}
+	if !q.Written("quicMaxStreams") {
+		q.QuicMaxStreams = t.QuicMaxStreams
+	}
+	if !q.Written("quicHandshakeTimeout") {
+		q.QuicHandshakeTimeout = t.QuicHandshakeTimeout
+	}
+	if !q.Written("quicIdleTimeout") {
+		q.QuicIdleTimeout = t.QuicIdleTimeout
+	}
+	return q
 }

@@ -12,7 +12,7 @@ type VHost struct {
 	AdminEmails     []string `conf:"adminEmails" as:"later,minor" doc:"contact in error pages and SERVER_ADMIN"`
 	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later,minor" doc:"compression of this host"`
 	EnableBr        bool     `conf:"enableBr" default:"1" as:"later,minor" doc:"compression of this host"`
-	EnableQuic      bool     `conf:"enableQuic" default:"1" as:"later,minor" doc:"HTTP/3 of this host"`
+	EnableQuic      bool     `conf:"enableQuic" default:"1" doc:"HTTP/3 is told to clients of this host by Alt-Svc"`
 	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" as:"later" doc:"php_value, php_flag lines"`
 
 	HtAccess    HtAccess     `conf:"htAccess" doc:"per-directory files"`

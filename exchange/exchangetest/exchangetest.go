@@ -1,5 +1,5 @@
 // Package exchangetest runs tests of handlers on every front end: the own HTTP/1
-// loop, net/http's HTTP/1 through the bridge, and HTTP/2 over TLS. It is not a
+// loop, net/http's HTTP/1 through the bridge, HTTP/2 over TLS and HTTP/3. It is not a
 // site: there is no table, only the one handler.
 package exchangetest
 
@@ -29,11 +29,13 @@ import (
 type Server struct {
 	URL    string // "http://127.0.0.1:1234" or https
 	Addr   string // "127.0.0.1:1234"
-	Proto  string // what the handler sees: "HTTP/1.1" or "HTTP/2.0"
+	Proto  string // what the handler sees: "HTTP/1.1", "HTTP/2.0" or "HTTP/3.0"
 	Own    bool   // the own HTTP/1 loop: can upgrade and send files
 	Client *http.Client
 	Front  *front.Server
 	Site   *Site
+
+	lis *front.Listener
 }
 
 // Run runs test once for each front end. start serves a handler until the test
@@ -47,6 +49,9 @@ func Run(t *testing.T, test func(t *testing.T, start func(exchange.Handler) *Ser
 	})
 	t.Run("h2", func(t *testing.T) {
 		test(t, func(h exchange.Handler) *Server { return Start(t, &Site{Handler: h}, true) })
+	})
+	t.Run("h3", func(t *testing.T) {
+		test(t, func(h exchange.Handler) *Server { return StartH3(t, &Site{Handler: h}) })
 	})
 }
 
@@ -106,7 +111,7 @@ func Start(t testing.TB, site *Site, secure bool) *Server {
 	}
 	fs.Serve(l)
 	s := &Server{URL: "http://" + l.Addr().String(), Addr: l.Addr().String(), Proto: "HTTP/1.1", Own: true,
-		Front: fs, Site: site}
+		Front: fs, Site: site, lis: l}
 	tr := &http.Transport{DisableCompression: true}
 	if secure {
 		s.URL, s.Proto, s.Own = "https://"+s.Addr, "HTTP/2.0", false
