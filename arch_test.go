@@ -24,7 +24,7 @@ var levels = []string{
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
-	/* 5 handlers */ "proxy script static listing wsrelay probes",
+	/* 5 handlers */ "proxy proxycache script static listing wsrelay probes",
 	/* 6          */ "contexts",
 	/* 7          */ "generation",
 	/* 8          */ "check status control front",
@@ -44,6 +44,7 @@ var census = []string{
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"extproc.feed", "extproc.passHints", // of calls over HTTP/2
 	"proxy.feed",
+	"proxycache.run", // of a response that is made anew
 	"gateway.pumpBody",
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",

@@ -100,6 +100,14 @@ type Response struct {
 	Status int
 	Fields Fields
 	Length int64 // body length; -1: unknown, the wire frames the body itself
+
+	// Dated says that a Date in Fields is the origin's and goes out as it is; else the
+	// wire writes its own. Who sets it before the handler is called has the field.
+	Dated bool
+
+	// Unproven says that nothing tells the end of the body but the end of the
+	// connection that it comes from: it may have been cut.
+	Unproven bool
 }
 
 // Kind is a kind of handler.

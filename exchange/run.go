@@ -156,7 +156,7 @@ func (x *Exchange) clear(e *Error) {
 		return !stays
 	})
 	x.Resp.Fields.Reset()
-	x.Resp.Length = -1
+	x.Resp.Length, x.Resp.Dated, x.Resp.Unproven = -1, false, false
 	x.Trailers.Reset()
 	if e == nil {
 		return

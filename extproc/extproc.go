@@ -138,6 +138,7 @@ type Reply struct {
 	Status   int
 	Fields   exchange.Fields         // end-to-end fields only; Trailer names what Trailers may hold
 	Length   int64                   // -1: unknown until the end
+	Unproven bool                    // Body ends with the connection: it may have been cut
 	Body     io.Reader               // returns io.EOF only at a proven end, else an error
 	Trailers func() *exchange.Fields // after io.EOF; may be nil
 	Buffered func() int              // body bytes at hand without a read of the socket; may be nil

@@ -212,7 +212,7 @@ func (reply *Reply) take(r *h1.Response, body *h1.Body) {
 	}
 	StripHops(&r.Fields)
 	*reply = Reply{}
-	reply.Status, reply.Fields, reply.Length = r.Status, r.Fields, r.Length
+	reply.Status, reply.Fields, reply.Length, reply.Unproven = r.Status, r.Fields, r.Length, r.Framing == h1.UntilClose
 	if announced != "" {
 		reply.Fields.Add("Trailer", announced)
 	}

@@ -6,6 +6,7 @@ package freshness
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"httpjet/exchange"
@@ -19,7 +20,7 @@ type Rules struct {
 	Default       time.Duration
 	DefaultForAll bool
 
-	Max time.Duration // longest lifetime; 0: any
+	Max time.Duration // longest time that it is fresh here; 0: any, below 0: none
 
 	// For responses that say nothing of it and forbid nothing (RFC 5861).
 	StaleWhileRevalidate, StaleIfError time.Duration
@@ -66,6 +67,7 @@ const (
 	SetsCookie       Refusal = "set-cookie"
 	NeedsCredentials Refusal = "authorization"
 	VariesByAll      Refusal = "vary"
+	EventStream      Refusal = "event-stream"
 	NotReusable      Refusal = "no-freshness" // nothing says that it is fresh, and it cannot be validated
 )
 
@@ -116,8 +118,8 @@ func (r *Rules) Judge(q *exchange.Request, a *exchange.Response, sent, received 
 	if !told && !explicit && !heuristic(a.Status) {
 		return Life{}, OddStatus // RFC 9111 §3
 	}
-	if r.Max > 0 {
-		l.Lifetime = min(l.Lifetime, r.Max)
+	if r.Max != 0 {
+		l.Lifetime = min(l.Lifetime, l.Age+max(0, r.Max)) // R-PCACHE-3: Age is taken off before
 	}
 	r.stale(&l, &d)
 	validator := a.Fields.Has("ETag") || a.Fields.Has("Last-Modified")
@@ -146,6 +148,8 @@ func (r *Rules) refuse(q *exchange.Request, a *exchange.Response, d *Directives)
 		return ForbidsStore
 	case d.Any(Private):
 		return OnlyPrivate
+	case isEventStream(&a.Fields):
+		return EventStream
 	case a.Fields.Has("Set-Cookie"):
 		return SetsCookie // G55
 	case q.Fields.Has("Authorization") && !d.Any(Public|SMaxAge|MustRevalidate): // RFC 9111 §3.5
@@ -157,6 +161,13 @@ func (r *Rules) refuse(q *exchange.Request, a *exchange.Response, d *Directives)
 		return NotWanted
 	}
 	return Kept
+}
+
+// isEventStream reports whether a response goes on for as long as both sides like
+// (G40). Nobody is made to wait for its end.
+func isEventStream(f *exchange.Fields) bool {
+	t, _, _ := strings.Cut(f.Get("Content-Type"), ";")
+	return exchange.EqualName(trimRight(trimLeft(t)), "text/event-stream")
 }
 
 // lifetime is the freshness lifetime of a response (RFC 9111 §4.2.1), and whether

@@ -17,8 +17,6 @@ func kept(name string) bool {
 	case 10:
 		return !exchange.EqualName(name, "Connection") && !exchange.EqualName(name, "Keep-Alive") &&
 			!exchange.EqualName(name, "Set-Cookie")
-	case 12:
-		return !exchange.EqualName(name, "X-Request-Id")
 	case 14:
 		return !exchange.EqualName(name, "Content-Length")
 	case 17:

@@ -296,6 +296,9 @@ func (w *bridgeWire) Head(r *exchange.Response, noBody, last bool) error {
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // no guessing
 	}
+	if d := r.Fields.Get("Date"); r.Dated && h1.ValidValue(d) {
+		h["Date"] = []string{d}
+	}
 	if w.lim.ServerHeader != "" {
 		h["Server"] = []string{w.lim.ServerHeader}
 	}

@@ -126,7 +126,7 @@ func (c *h1conn) Head(r *exchange.Response, noBody, last bool) error {
 	}
 	waits := c.endContinue()
 	c.resp.started = true
-	fr := h1.Framed{Length: r.Length, Own: c.srv.ownLines(c.now, c.lim.ServerHeader)}
+	fr := h1.Framed{Length: r.Length, Own: c.srv.ownLines(c.now, c.lim.ServerHeader, r.Dated)}
 	switch {
 	case noBody:
 		// A HEAD may tell the length, and a 304 too if it knows it (RFC 9110 §8.6).

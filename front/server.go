@@ -267,15 +267,19 @@ type ownLines struct {
 	second int64
 	server string
 	text   string
+	alone  string // of Server only, for responses that are Dated
 }
 
 // ownLines returns the lines of Date and Server, which change once a second, and
 // with a reload.
-func (s *Server) ownLines(now time.Time, server string) string {
+func (s *Server) ownLines(now time.Time, server string, dated bool) string {
 	o := s.own.Load()
 	if o == nil || o.second != now.Unix() || o.server != server {
-		o = &ownLines{now.Unix(), server, h1.OwnLines(now.UTC().Format(http.TimeFormat), server)}
+		o = &ownLines{now.Unix(), server, h1.OwnLines(now.UTC().Format(http.TimeFormat), server), h1.OwnLines("", server)}
 		s.own.Store(o)
+	}
+	if dated {
+		return o.alone
 	}
 	return o.text
 }

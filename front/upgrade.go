@@ -29,7 +29,7 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 		ctx.unwatch() // in a tunnel a half-close is no end
 	}
 	c.out = h1.AppendResponseHead(c.buffer(), r, h1.Framed{Length: -1, Connection: "Upgrade",
-		Own: c.srv.ownLines(c.now, c.lim.ServerHeader)})
+		Own: c.srv.ownLines(c.now, c.lim.ServerHeader, false)})
 	if err := c.Flush(); err != nil {
 		return nil, err
 	}

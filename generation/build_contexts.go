@@ -70,6 +70,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	if !b.buildKind(h, c, out, a) {
 		return nil
 	}
+	b.reportProxyCache(c, out.Serves == exchange.Proxy)
 	return out
 }
 
@@ -240,7 +241,7 @@ func (b *builder) buildProxyContext(h *host, c *xmlconf.Context, out *contexts.C
 		return
 	}
 	out.Serves, out.Scope, out.Group = exchange.Proxy, p.scope, p.decl.Name
-	out.Handler = b.buildProxy(h, p, c, out.Regexp)
+	out.Handler = b.buildProxyCache(h, p, c, b.buildProxy(h, p, c, out.Regexp))
 	b.use(h, p, out, c.URI, true)
 	b.useRetry(p, c)
 }
@@ -364,7 +365,7 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 		out.Handler = answer(503, "handler_unresolved", "context %q: processor %q", c.URI, c.Handler)
 	case p.runs == xmlconf.KindProxy:
 		out.Kind, out.Serves, out.Scope, out.Group = contexts.Proxy, exchange.Proxy, p.scope, p.decl.Name
-		out.Handler = b.buildProxy(h, p, c, out.Regexp)
+		out.Handler = b.buildProxyCache(h, p, c, b.buildProxy(h, p, c, out.Regexp))
 		b.use(h, p, out, c.URI, true)
 		b.useRetry(p, c)
 	case !h.Decl.EnableScript || !c.EnableScript:

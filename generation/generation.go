@@ -29,6 +29,7 @@ import (
 	"httpjet/keep"
 	"httpjet/metrics"
 	"httpjet/probes"
+	"httpjet/proxycache"
 	"httpjet/staples"
 	"httpjet/tlsconf"
 	"httpjet/tunnels"
@@ -68,9 +69,13 @@ type Kept struct {
 	Tickets  keep.Map[tlsconf.TicketOptions, *tlsconf.Tickets]
 	Staples  keep.Map[staples.Key, *staples.Staple]
 	Leaving  tunnels.Leaving
-	Bodies   *budget.Bodies
-	Probes   *budget.Permits // of probes in flight; nil: each generation has its own
-	Metrics  *metrics.Metrics
+
+	ProxyCaches keep.Map[string, *proxycache.Cache]
+	ProxyCached proxycache.Counts // of all of them
+
+	Bodies  *budget.Bodies
+	Probes  *budget.Permits // of probes in flight; nil: each generation has its own
+	Metrics *metrics.Metrics
 
 	secretOnce sync.Once
 	secret     []byte // of sticky cookies

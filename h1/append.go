@@ -129,8 +129,8 @@ func appendStatusLine(b []byte, status int) []byte {
 }
 
 // AppendResponseHead appends a response head. Fields of r that belong to the
-// connection (Content-Length, Transfer-Encoding, Connection, Keep-Alive, Date,
-// Server) come from fr alone; fields that cannot be written are left out.
+// connection (Content-Length, Transfer-Encoding, Connection, Keep-Alive, Date unless
+// r is Dated, Server) come from fr alone; fields that cannot be written are left out.
 func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 	if r.Status < 100 || r.Status > 999 {
 		panic("BUG: h1: status is no three digits")
@@ -142,7 +142,7 @@ func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 	}
 	b = append(b, fr.Own...)
 	for i := range r.Fields.Len() {
-		if fd := r.Fields.At(i); !ofConnection(fd.Name) {
+		if fd := r.Fields.At(i); !ofConnection(fd.Name) || r.Dated && exchange.EqualName(fd.Name, "Date") {
 			b = AppendField(b, fd.Name, fd.Value)
 		}
 	}

@@ -29,6 +29,8 @@ type Gauges struct {
 	FastCGI func() FastCGI
 	Clients func() Clients // limits of client addresses
 	Rates   func() []Rate  // limits of the requests of each client
+
+	ProxyCache func() ProxyCache
 }
 
 // Metrics are the counters of one process. They outlive every configuration and
@@ -70,7 +72,7 @@ func New() *Metrics {
 	m.gauge("active_requests", "Requests being served.", func(g *Gauges) func() int { return g.ActiveRequests })
 	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
-	m.registry.MustRegister(&lookupCollector{m}, &fastcgiCollector{m}, &clientCollector{m}, &rateCollector{m})
+	m.registry.MustRegister(&lookupCollector{m}, &fastcgiCollector{m}, &clientCollector{m}, &rateCollector{m}, &proxyCacheCollector{m})
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},

@@ -38,6 +38,7 @@ func (s *Server) observe() {
 			}
 			return metrics.FastCGI{}
 		},
+		ProxyCache: s.kept.ProxyCacheCounts,
 		Rates: func() []metrics.Rate {
 			if site := s.current.Load(); site != nil {
 				return site.Rates()

@@ -529,6 +529,9 @@ func (s *Server) expireIdle(ctx context.Context, done chan<- struct{}) {
 		for _, c := range s.kept.Proxies.Values() {
 			list = append(list, c)
 		}
+		for _, c := range s.kept.ProxyCaches.Values() {
+			list = append(list, c)
+		}
 		for _, c := range s.kept.Apps.Values() {
 			list = append(list, c)
 		}

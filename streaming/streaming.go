@@ -71,11 +71,11 @@ func (p *bigPool) put(b *[bigSize]byte) {
 func Relay(x *exchange.Exchange, r *extproc.Reply) error {
 	defer r.Close()
 	for i := range r.Fields.Len() {
-		if fd := r.Fields.At(i); !ownField(fd.Name) {
+		if fd := r.Fields.At(i); !ownField(fd.Name) || x.Resp.Dated && exchange.EqualName(fd.Name, "Date") {
 			x.Resp.Fields.Add(fd.Name, fd.Value)
 		}
 	}
-	x.Resp.Length = r.Length
+	x.Resp.Length, x.Resp.Unproven = r.Length, r.Unproven
 	if err := x.Start(r.Status); err != nil {
 		return clientError(err)
 	}
@@ -92,7 +92,8 @@ func Relay(x *exchange.Exchange, r *extproc.Reply) error {
 	return nil
 }
 
-// ownField reports whether the front end writes this field for every response.
+// ownField reports whether the front end writes this field for every response, Date
+// unless the response is Dated.
 func ownField(name string) bool {
 	return exchange.EqualName(name, "Server") || exchange.EqualName(name, "Date")
 }

@@ -49,7 +49,7 @@ type Context struct {
 	PathRewrite     *PathRewrite     `conf:"pathRewrite" as:"honoured,strict" doc:"one substitution on the escaped path, behind stripPrefix; the query stays"`
 	Retry           *Retry           `conf:"retry" as:"honoured,strict" doc:"further attempts of a request that was sent; instead of the processor's"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"honoured,strict" doc:"requests of a client to this context"`
-	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"later,strict,minor" doc:"cache for plain upstreams"`
+	ProxyCache      *ProxyCache      `conf:"proxyCache" as:"honoured,strict" doc:"cache of the answers of a proxy context, as RFC 9111 has it"`
 	WSIdleTimeout   time.Duration    `conf:"wsIdleTimeout" unit:"s" range:"0..86400" default:"0" as:"honoured,strict" doc:"longest silence of a WebSocket relay; 0: off"`
 	ProxyTimeouts
 	ProxyOptions
@@ -91,14 +91,16 @@ type PathRewrite struct {
 type ProxyCache struct {
 	Block
 	Enable      bool   `conf:"enable" default:"0" doc:"switch"`
-	KeyStrategy string `conf:"keyStrategy" range:"url|method-url|method-url-vary" default:"method-url-vary" doc:"parts of the key"`
-	DefaultTTL  int    `conf:"defaultTTL" unit:"s" range:"0..31536000" default:"60" doc:"life without instructions"`
-	MaxTTL      int    `conf:"maxTTL" unit:"s" range:"0..31536000" default:"3600" doc:"longest life"`
+	KeyStrategy string `conf:"keyStrategy" range:"url|method-url|method-url-vary" default:"method-url-vary" doc:"method-url-vary keeps one response for each value of the fields that its Vary names; the other two keep none that has Vary. Scheme, host and port, and target with query are always in the key; responses to GET are kept, and answer HEAD too"`
+	DefaultTTL  int    `conf:"defaultTTL" unit:"s" range:"0..31536000" default:"60" doc:"lifetime of responses that tell none. Absent: of those with Last-Modified or ETag; written: of all. Not of answers to requests with cookies"`
+	MaxTTL      int    `conf:"maxTTL" unit:"s" range:"0..31536000" default:"3600" doc:"longest lifetime, whatever a response tells; 0: none is fresh, all are validated"`
 	MaxEntries  int    `conf:"maxEntries" range:"1..10000000" default:"1000" doc:"responses kept"`
+	MaxMemory   int64  `conf:"maxMemory" unit:"size" range:"64K..64G" default:"128M" doc:"memory of all responses kept"`
 	MaxBodySize int64  `conf:"maxBodySize" unit:"size" range:"0..1G" default:"64K" doc:"largest body kept"`
-	StatusCodes []int  `conf:"statusCodes" range:"200..599" default:"200,203,204,300,301,404,410" doc:"status codes kept"`
-	StaleWhile  int    `conf:"staleWhileRevalidate" unit:"s" range:"0..86400" default:"0" doc:"stale while it is refreshed"`
-	StaleError  int    `conf:"staleIfError" unit:"s" range:"0..86400" default:"0" doc:"stale while the upstream fails"`
+	StatusCodes []int  `conf:"statusCodes" range:"200..599" doc:"status codes kept, 206 and 304 never; absent: what RFC 9111 permits, which is any with a lifetime told, and without 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501"`
+	StaleWhile  int    `conf:"staleWhileRevalidate" unit:"s" range:"0..86400" default:"0" doc:"how long a stale response answers while it is made anew, where it tells nothing of it"`
+	StaleError  int    `conf:"staleIfError" unit:"s" range:"0..86400" default:"0" doc:"how long a stale response answers while the upstream fails, where it tells nothing of it"`
+	CDNControl  bool   `conf:"cdnCacheControl" default:"1" doc:"CDN-Cache-Control goes before Cache-Control and Expires (RFC 9213); 0 where a CDN stands in front that is purged by other means"`
 }
 
 // WebSocket maps a path to a WebSocket backend.
