@@ -40,6 +40,7 @@ type Context struct {
 	Htaccess *rewrite.Dirs
 	Map      func(path string) string          // what of Root a path stands for; nil: the path itself
 	Inside   func(x *exchange.Exchange) string // target of a redirect that no client sees; nil: none
+	PHP      []exchange.Setting                // of PHP, with those of what is around it
 	Edits    *Edits                            // of the fields of answers and requests; nil: none
 	Pages    Pages                             // error pages, with those of what is around it; nil: the virtual host's
 

@@ -27,8 +27,9 @@ type VHost struct {
 	Static   exchange.Handler
 	Scripts  map[string]*Script // by suffix in lower case; an unusable one answers 503
 	Maps     []SocketMap
-	Listing  exchange.Handler // of directories that are to be listed; nil where none are
-	Pages    Pages            // the operator's error pages; nil: none
+	Listing  exchange.Handler   // of directories that are to be listed; nil where none are
+	Pages    Pages              // the operator's error pages; nil: none
+	PHP      []exchange.Setting // of PHP, where no context decides
 
 	Rules     *rewrite.Program // nil: none
 	RulesHost *rewrite.Host    // what rules may ask; never nil where there are rules
@@ -250,6 +251,9 @@ func (v *VHost) choose(x *exchange.Exchange, socket *SocketMap, proxied *proxied
 		if c, addSlash, err = v.follow(x, c, l); err != nil {
 			return route{}, err
 		}
+	}
+	if x.PHP = v.PHP; c != nil {
+		x.PHP = c.PHP
 	}
 	if addSlash {
 		return route{}, slashRedirect(x)
@@ -495,6 +499,9 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	}
 	if s == nil {
 		return exchange.Fail(503, "handler_unresolved", "%s: the handler that .htaccess files or rules name is not there", x.Resource.Name)
+	}
+	if l != nil && l.settings != nil {
+		x.PHP = l.settings.PHP(x.PHP)
 	}
 	r.handler, r.kind = s.Handler, s.Serves
 	x.Route.Scope, x.Route.Group = s.Scope, s.Group

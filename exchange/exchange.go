@@ -110,6 +110,13 @@ type Response struct {
 	Unproven bool
 }
 
+// Setting is a setting of PHP. A Fixed one is the administrator's: neither the script
+// nor a .htaccess file may change it.
+type Setting struct {
+	Name, Value string
+	Fixed       bool
+}
+
 // Kind is a kind of handler.
 type Kind uint8
 
@@ -330,6 +337,10 @@ type Exchange struct {
 	// Env holds the variables that rewrite rules have set, each once.
 	Env []Field
 
+	// PHP holds the settings by which PHP runs the script of the exchange, each once.
+	// The list is shared, and never written to.
+	PHP []Setting
+
 	// Pace is called after n bytes of the request body have been read and before the
 	// next are, and may wait; its error is that of the read. nil: nobody waits.
 	Pace func(n int) error
@@ -383,7 +394,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Req, x.Resp = Request{Fields: req}, Response{Fields: resp, Length: -1}
 	x.Route, x.Resource, x.Attempts = Route{}, Resource{}, Attempts{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
-	x.Env, x.Admitted = x.Env[:0], nil
+	x.Env, x.PHP, x.Admitted = x.Env[:0], nil, nil
 	x.AltSvc = ""
 	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered = false, false, false, false, false
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil

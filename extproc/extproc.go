@@ -92,9 +92,10 @@ type Call struct {
 	Method string
 	URI    string // origin form, as it goes on the wire
 	Host   string
-	Fields *exchange.Fields // end-to-end fields only; no Host, no framing
-	Params *exchange.Fields // CGI variables, for FastCGI and LSAPI; else nil
-	Length int64            // body length; 0: none; -1: unknown, chunked
+	Fields *exchange.Fields   // end-to-end fields only; no Host, no framing
+	Params *exchange.Fields   // CGI variables, for FastCGI and LSAPI; else nil
+	PHP    []exchange.Setting // of the script, for LSAPI
+	Length int64              // body length; 0: none; -1: unknown, chunked
 	Body   io.Reader
 
 	// StopBody makes a pending and every later read of Body fail, so that the

@@ -64,7 +64,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	b.buildRealm(h, c, out)
 	b.buildAuthorizer(h, c, out)
 	a := b.contextAnswers(h, c)
-	out.Edits, out.Pages = buildEdits(a), a.pages
+	out.Edits, out.Pages, out.PHP = buildEdits(a), a.pages, a.php
 	b.checkAnswers(c, out)
 	b.checkPages(c.ErrorPages)
 	if !b.buildKind(h, c, out, a) {
@@ -478,6 +478,7 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
 	}
 	out := &contexts.Script{Serves: serves(p), Scope: p.scope, Group: p.decl.Name}
+	b.checkPHP(h, sh, p)
 	if p.runs == xmlconf.KindProxy {
 		out.Handler = b.buildProxy(h, p, nil, nil)
 	} else {
@@ -526,6 +527,14 @@ func reasonFor(kind xmlconf.ProcessorKind) string {
 func (b *builder) buildApp(h *host, p *processor, context string, responseTimeout time.Duration) exchange.Handler {
 	o := b.appOptions(h, p)
 	o.HeadTimeout, o.URI = responseTimeout, context
+	for _, v := range b.fastCGIVariables(h, p) {
+		i := slices.IndexFunc(o.Env, func(f exchange.Field) bool { return f.Name == v.Name })
+		if i < 0 {
+			o.Env = append(o.Env, v)
+			continue
+		}
+		o.Env[i].Value += "\n" + v.Value // behind what env says
+	}
 	return script.New(o)
 }
 

@@ -49,7 +49,8 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	b.buildHotlink(h, v)
 	said := b.hostAnswers(h)
 	b.checkPages(h.Conf.ErrorPages)
-	v.Static, v.Listing, v.Pages = b.buildStatic(said), listing.Handler{}, said.pages
+	b.closeForPHP(h, v)
+	v.Static, v.Listing, v.Pages, v.PHP = b.buildStatic(said), listing.Handler{}, said.pages, said.php
 	o := b.rootOptions(h)
 	o.List = said.list
 	if v.Root = b.newRoot(o, h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
@@ -76,6 +77,18 @@ func (b *builder) closeVHost(h *xmlconf.Host, v *contexts.VHost) {
 		if v.Closed == "" {
 			v.Closed = r.Fault()
 		}
+	}
+}
+
+// closeForPHP closes a host of which a setting of PHP that restricts cannot be read.
+func (b *builder) closeForPHP(h *xmlconf.Host, v *contexts.VHost) {
+	_, unread := b.phpSettings(h.Conf.PHPIniOverride, &h.Conf.Block, false)
+	if unread == "" {
+		return
+	}
+	b.fs.Error("E-CLOSED", h.Conf.TextAt("phpIniOverride"), "write php_admin_value NAME VALUE, or php_admin_flag NAME on", "virtual host %q: %s; it answers 503", h.Name, unread)
+	if v.Closed == "" {
+		v.Closed = unread
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"httpjet/contexts"
+	"httpjet/exchange"
+	"httpjet/rewrite"
 	"httpjet/xmlconf"
 )
 
@@ -52,4 +54,68 @@ func (b *builder) refusePHP(h *host, c *xmlconf.Context, p *processor, out *cont
 		"context %q: PHP runs files, and a context of type %s names none; it answers 404", c.URI, c.Type)
 	out.Handler = answer(404, "not_found", "context %q names no script for PHP", c.URI)
 	return true
+}
+
+// phpSettings reads the phpIniOverride of a block. unread is why a setting that
+// restricts cannot be had; "" if all can.
+func (b *builder) phpSettings(text string, in *xmlconf.Block, tell bool) (list []exchange.Setting, unread string) {
+	list = rewrite.PHPSettings(text, func(line int, fixed bool, err error) {
+		if fixed && unread == "" {
+			unread = "phpIniOverride: a setting that restricts cannot be read: " + err.Error()
+		}
+		if !tell || fixed { // who closes what it stands in tells of it
+			return
+		}
+		at := in.TextAt("phpIniOverride")
+		if line > 0 {
+			at.Line, at.Column = at.Line+line, 1
+		}
+		b.fs.Warn("W-PHP-INI", at, "write php_value NAME VALUE, or php_flag NAME on", "phpIniOverride: %v; the line is left out", err)
+	})
+	return list, unread
+}
+
+// fastCGIVariables are the settings of a host as PHP behind FastCGI takes them. A worker
+// keeps what it is told for the requests behind, so only a processor of the host's own
+// is told, and always the same.
+func (b *builder) fastCGIVariables(h *host, p *processor) (vars []exchange.Field) {
+	if len(h.answers.php) == 0 || p.runs != xmlconf.KindFastCGI || slices.ContainsFunc(p.peers, func(pe peer) bool { return pe.owner.scope != "vhost:"+h.Name }) {
+		return nil
+	}
+	var lines [2]strings.Builder
+	for _, s := range h.answers.php {
+		i := 0
+		if s.Fixed {
+			i = 1
+		}
+		lines[i].WriteString(s.Name + "=" + quoteINI(s.Value) + "\n")
+	}
+	for i, name := range []string{"PHP_VALUE", "PHP_ADMIN_VALUE"} {
+		if lines[i].Len() > 0 {
+			vars = append(vars, exchange.Field{Name: name, Value: strings.TrimSuffix(lines[i].String(), "\n")})
+		}
+	}
+	return vars
+}
+
+// quoteINI writes a value as PHP reads it out of a file of settings, where nothing of
+// it has a meaning.
+func quoteINI(v string) string {
+	switch {
+	case !strings.Contains(v, "'"):
+		return "'" + v + "'"
+	case !strings.ContainsAny(v, `"\$`):
+		return `"` + v + `"`
+	}
+	panic("BUG: rewrite.PHPSetting lets no such value pass")
+}
+
+// checkPHP tells of settings that do not reach the PHP of a script handler.
+func (b *builder) checkPHP(h *host, sh *xmlconf.ScriptHandler, p *processor) {
+	if len(h.answers.php) == 0 || p.runs == xmlconf.KindLSAPI || b.fastCGIVariables(h, p) != nil ||
+		!slices.ContainsFunc(sh.Suffixes, func(s string) bool { return strings.Contains(strings.ToLower(s), "php") }) {
+		return
+	}
+	b.fs.Warn("W-PHP-INI", h.Conf.At("phpIniOverride"), "run PHP behind LSAPI, declare the FastCGI processor in the virtual host, or set them where it is started",
+		"virtual host %q: processor %q of its scripts is not told the settings of phpIniOverride: a PHP behind FastCGI keeps them for the requests of others", h.Name, sh.Handler)
 }

@@ -9,7 +9,9 @@ import (
 
 	"httpjet/coding"
 	"httpjet/contexts"
+	"httpjet/exchange"
 	"httpjet/headers"
+	"httpjet/rewrite"
 	"httpjet/static"
 	"httpjet/xmlconf"
 )
@@ -28,6 +30,7 @@ type answers struct {
 	index    []string
 	ops      *headers.Ops
 	pages    contexts.Pages
+	php      []exchange.Setting
 }
 
 // hostAnswers is what holds in a host where no context says anything.
@@ -48,6 +51,7 @@ func (b *builder) hostAnswers(h *xmlconf.Host) answers {
 		a.list = v.Index.AutoIndex
 	}
 	a.pages = b.buildPages(nil, v.ErrorPages)
+	a.php, _ = b.phpSettings(v.PHPIniOverride, &v.Block, true)
 	b.checkExpires(s.Expires.At("expiresByType"), s.Expires.Default, s.Expires.ByType)
 	b.checkExpires(v.Expires.At("expiresByType"), v.Expires.Default, v.Expires.ByType)
 	return a
@@ -116,6 +120,8 @@ func (a answers) in(b *builder, c *xmlconf.Context) answers {
 	ops, _ := headers.Parse(c.ExtraHeaders)
 	a.ops = headers.Join(a.ops, ops)
 	a.pages = b.buildPages(a.pages, c.ErrorPages)
+	php, _ := b.phpSettings(c.PHPIniOverride, &c.Block, false)
+	a.php = rewrite.MergePHP(a.php, php...)
 	return a
 }
 
@@ -129,6 +135,9 @@ func (b *builder) checkAnswers(c *xmlconf.Context, out *contexts.Context) {
 			at.Line, at.Column = at.Line+p.Line-1, 1
 		}
 		b.fs.Warn("W-SKIPPED", at, "write an operation, a name and a value, or Name: value", "extraHeaders: %s; the line is left out", p.Text)
+	}
+	if _, unread := b.phpSettings(c.PHPIniOverride, &c.Block, true); unread != "" {
+		b.shut(c, out, c.TextAt("phpIniOverride"), "write php_admin_value NAME VALUE, or php_admin_flag NAME on", unread)
 	}
 	b.checkExpires(c.At("expiresByType"), c.ExpiresDefault, c.ExpiresByType)
 	for _, e := range []struct{ element, types string }{{"forceType", c.ForceType}, {"defaultType", c.DefaultType}, {"addMIMEType", c.AddMIMEType}} {

@@ -1,8 +1,16 @@
 package generation
 
 import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/fcgi"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"httpjet/lsapi/lsapitest"
 )
 
 // R-LSAPI-1: an lsapi context leads to any LSAPI application but PHP, which has no file
@@ -26,4 +34,105 @@ func TestPHPIsNoContext(t *testing.T) {
 	f("variables of others", `<env>LSAPI_CHILDREN=3</env>`, "", 200)
 	f("its suffix", "", `<scriptHandlerList><scriptHandler><suffix>html,php</suffix><type>lsapi</type><handler>app</handler></scriptHandler></scriptHandlerList>`, 404)
 	f("another suffix", "", `<scriptHandlerList><scriptHandler><suffix>rb</suffix><type>lsapi</type><handler>app</handler></scriptHandler></scriptHandlerList>`, 200)
+}
+
+// echoSettings answers with the settings that PHP would get: the special variables of
+// LSAPI, or the variables of FastCGI.
+func echoSettings(t *testing.T, kind string) string {
+	path := filepath.Join(t.TempDir(), "php.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		if kind == "lsapi" {
+			lsapitest.Serve(ln, func(q *lsapitest.Request) []byte {
+				return lsapitest.Reply(200, strings.NewReplacer("\x01\x01", "value:", "\x01\x04", "admin:").Replace(strings.Join(q.Special, " "))+q.Env["PHP_VALUE"])
+			})
+			return
+		}
+		fcgi.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			env := fcgi.ProcessEnv(r)
+			fmt.Fprintf(w, "value:%s admin:%s", env["PHP_VALUE"], env["PHP_ADMIN_VALUE"])
+		}))
+	})
+	t.Cleanup(func() { ln.Close(); running.Wait() })
+	return "uds:/" + path
+}
+
+// R-RW-4: phpIniOverride and .htaccess files tell PHP its settings, and nobody tells it
+// others than what an administrator fixed. A PHP that would keep them is told nothing
+// that is not for all of its requests.
+func TestSettingsOfPHP(t *testing.T) {
+	ls, fc, all := echoSettings(t, "lsapi"), echoSettings(t, "fcgi"), echoSettings(t, "fcgi")
+	p := safetyParts{
+		server: `<extProcessorList><extProcessor><type>fcgi</type><name>all</name><address>` + all + `</address></extProcessor></extProcessorList>`,
+		vhost: `<phpIniOverride>
+			php_value memory_limit 64M
+			php_admin_value open_basedir /srv
+			php_flag log_errors on
+			</phpIniOverride>
+			<htAccess><allowOverride>31</allowOverride></htAccess>
+			<extProcessorList><extProcessor><type>lsapi</type><name>ls</name><address>` + ls + `</address></extProcessor>
+			<extProcessor><type>fcgi</type><name>fc</name><address>` + fc + `</address><env>PHP_VALUE=own=1</env></extProcessor></extProcessorList>
+			<scriptHandlerList><scriptHandler><suffix>php</suffix><type>lsapi</type><handler>ls</handler></scriptHandler>
+			<scriptHandler><suffix>fc,php5</suffix><type>fcgi</type><handler>fc</handler></scriptHandler>
+			<scriptHandler><suffix>all,php7</suffix><type>fcgi</type><handler>all</handler></scriptHandler></scriptHandlerList>
+			<contextList><context><type>null</type><uri>/c/</uri><phpIniOverride>php_value memory_limit 32M
+			php_value open_basedir /
+			php_admin_flag engine on</phpIniOverride></context>
+			<context><type>null</type><uri>/c/d/</uri></context>
+			<context><type>null</type><uri>/bad/</uri><phpIniOverride>php_admin_value open_basedir</phpIniOverride></context>
+			<context><type>lsapi</type><uri>/ruby/</uri><handler>ruby</handler></context></contextList>`,
+		files: map[string]string{"x.php": "", "x.fc": "", "x.all": "", "x.php7": "", "c/x.php": "", "c/d/x.php": "", "c/x.fc": "", "bad/x.php": "", "h/x.php": "", "h/i/x.php": "", "h/x.fc": "", "h/x.all": "",
+			"h/.htaccess":   "php_value memory_limit 1G\nphp_value open_basedir /\nphp_flag log_errors off\nphp_admin_value a 1\nSetEnv PHP_VALUE auto_prepend_file=/x\nSetEnv PHP_ADMIN_VALUE a=b",
+			"h/i/.htaccess": "php_value memory_limit 2G\nphp_value upload_tmp_dir none"},
+	}
+	ask, fs := p.build(t)
+	f := func(path, want string) {
+		t.Helper()
+		if status, body := ask(path); status != 200 || body != want {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	f("/x.php", "value:memory_limit=64M admin:open_basedir=/srv value:log_errors=1")
+	f("/c/x.php", "value:memory_limit=32M admin:open_basedir=/srv value:log_errors=1 admin:engine=1")
+	f("/c/d/x.php", "value:memory_limit=32M admin:open_basedir=/srv value:log_errors=1 admin:engine=1")
+	f("/h/x.php", "value:memory_limit=1G admin:open_basedir=/srv value:log_errors=0")
+	f("/h/i/x.php", "value:memory_limit=2G admin:open_basedir=/srv value:log_errors=0 value:upload_tmp_dir=")
+	f("/x.php", "value:memory_limit=64M admin:open_basedir=/srv value:log_errors=1") // nothing stays
+	const own = "value:own=1\nmemory_limit='64M'\nlog_errors='1' admin:open_basedir='/srv'"
+	f("/x.fc", own)
+	f("/c/x.fc", own)
+	f("/h/x.fc", own)
+	f("/x.all", "value: admin:")
+	f("/h/x.all", "value: admin:")
+	if status, _ := ask("/bad/x.php"); status != 503 {
+		t.Errorf("a setting that restricts and cannot be read: %d", status)
+	}
+	n := 0
+	for _, fd := range fs.All() {
+		if fd.Code == "W-PHP-INI" {
+			n++
+		}
+	}
+	if n != 1 { // of suffix php7
+		t.Errorf("%d findings: %v", n, fs.All())
+	}
+}
+
+// R-SAFE-1: a host of which a setting that restricts cannot be read is closed.
+func TestUnreadAdminSettingCloses(t *testing.T) {
+	f := func(text string, want int) {
+		t.Helper()
+		ask, _ := safetyParts{vhost: `<phpIniOverride>` + text + `</phpIniOverride>`}.build(t)
+		if status, _ := ask("/a/x.txt"); status != want {
+			t.Errorf("%s: %d", text, status)
+		}
+	}
+	f("php_admin_value a b", 200)
+	f("php_value a", 200)
+	f("php_admin_value a", 503)
+	f("php_admin_flag a b", 503)
 }

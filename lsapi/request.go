@@ -88,8 +88,12 @@ func (protocol) Measure(r gateway.Request) (int, error) {
 			env, count = env+4+len(name)+2, count+1
 		}
 	}
-	size := pad(beginLen+4+env+4) + knownLen + others*otherLen + fields
-	if size > maxRequest || count > maxEnv {
+	special := 0
+	for i := range r.Call.PHP {
+		special += specialLen(&r.Call.PHP[i])
+	}
+	size := pad(beginLen+special+4+env+4) + knownLen + others*otherLen + fields
+	if size > maxRequest || count > maxEnv || len(r.Call.PHP) > maxEnv {
 		return 0, &exchange.Error{Status: 431, Reason: "request_head_too_large",
 			Err: fmt.Errorf("head of %d bytes and %d variables: an LSAPI application takes %d and %d", size, count, maxRequest, maxEnv)}
 	}
@@ -101,7 +105,11 @@ func (protocol) Measure(r gateway.Request) (int, error) {
 func (protocol) Append(b []byte, r gateway.Request, size int) []byte {
 	at := len(b)
 	b = appendHeader(b, typeBegin, size)
-	b = append(b, make([]byte, beginLen-headerLen+4)...) // filled in below; no special variables
+	b = append(b, make([]byte, beginLen-headerLen)...) // filled in below
+	for i := range r.Call.PHP {
+		b = appendSetting(b, &r.Call.PHP[i])
+	}
+	b = append(b, 0, 0, 0, 0)
 	var offsets [len(pointed)]int
 	count := 0
 	add := func(name, value string) {
@@ -130,7 +138,7 @@ func (protocol) Append(b []byte, r gateway.Request, size int) []byte {
 		panic("BUG: lsapi: variables changed while they were encoded")
 	}
 	head := b[at+headerLen:]
-	for i, v := range [9]int{block, bodyLength(r.Length), offsets[0], offsets[1], offsets[2], offsets[3], others, count, 0} {
+	for i, v := range [9]int{block, bodyLength(r.Length), offsets[0], offsets[1], offsets[2], offsets[3], others, count, len(r.Call.PHP)} {
 		binary.LittleEndian.PutUint32(head[4*i:], uint32(int32(v)))
 	}
 	return b
@@ -178,6 +186,32 @@ func appendVariable(b []byte, name, value string) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(value)+1))
 	b = append(append(b, name...), 0)
 	return append(append(b, value...), 0)
+}
+
+// Settings of PHP are special variables: what their names begin with says who they
+// come from. PHP lets nobody change what an administrator has set, whatever the order.
+const (
+	settingOfDirectory = "\x01\x01"
+	settingOfAdmin     = "\x01\x04"
+)
+
+func settingPrefix(s *exchange.Setting) string {
+	if s.Fixed {
+		return settingOfAdmin
+	}
+	return settingOfDirectory
+}
+
+// specialLen is how many bytes appendSetting appends.
+func specialLen(s *exchange.Setting) int {
+	return 4 + len(settingOfAdmin) + len(s.Name) + 1 + len(s.Value) + 1
+}
+
+func appendSetting(b []byte, s *exchange.Setting) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(settingOfAdmin)+len(s.Name)+1))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(s.Value)+1))
+	b = append(append(append(b, settingPrefix(s)...), s.Name...), 0)
+	return append(append(b, s.Value...), 0)
 }
 
 // bare is the part of a variable that comes from the name of its field.

@@ -1,6 +1,8 @@
 package lsapi
 
 import (
+	"bufio"
+	"bytes"
 	"math"
 	"reflect"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/gateway"
+	"httpjet/lsapi/lsapitest"
 )
 
 func encode(t testing.TB, r gateway.Request) []byte {
@@ -115,4 +118,26 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Settings of PHP as lsphp was seen to take them: ahead of the environment, with the
+// mark of who they come from.
+func TestSettingsOfPHP(t *testing.T) {
+	call := request("GET", 0, nil)
+	call.PHP = []exchange.Setting{{Name: "memory_limit", Value: "64M"}, {Name: "open_basedir", Value: "", Fixed: true}}
+	got := encode(t, gateway.Request{Call: call})
+	want := "\x00\x0f\x00\x04\x01\x01memory_limit\x0064M\x00" + "\x00\x0f\x00\x01\x01\x04open_basedir\x00\x00" + "\x00\x00\x00\x00"
+	if string(got[beginLen:][:len(want)]) != want || got[40] != 2 {
+		t.Errorf("% x", got[:beginLen+len(want)+8])
+	}
+	q, err := lsapitest.Read(bufio.NewReader(bytes.NewReader(got)))
+	if err != nil || strings.Join(q.Special, ";") != "\x01\x01memory_limit=64M;\x01\x04open_basedir=" || q.Script != "/srv/x.php" || q.Env["SCRIPT_NAME"] != "/x.php" {
+		t.Errorf("%+v, %v", q, err)
+	}
+	for range 20 {
+		call.PHP = append(call.PHP, exchange.Setting{Name: "x", Value: strings.Repeat("v", 4096)})
+	}
+	if _, err := (protocol{}).Measure(gateway.Request{Call: call}); describe(err) != "431 request_head_too_large" {
+		t.Errorf("settings of 80 KiB: %v", err)
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"httpjet/exchange"
 )
 
 // said is what a .htaccess file, or a container in it, says beside who may come in.
@@ -37,8 +39,9 @@ type said struct {
 
 	maxBody   int64  // LimitRequestBody; -1: not written
 	noScripts string // directive by which scripts do not run here
-	noTag     bool   // FileETag None
-	listing   int8   // Options Indexes: 1 on, -1 off, 0 not written
+	php       []exchange.Setting
+	noTag     bool // FileETag None
+	listing   int8 // Options Indexes: 1 on, -1 off, 0 not written
 	links     []linkWord
 	line      int // of the first of them
 }
@@ -125,6 +128,7 @@ var groupOf = map[string]Override{
 	"expiresactive": OverrideIndexes, "expiresdefault": OverrideIndexes, "expiresbytype": OverrideIndexes,
 	"fileetag": OverrideFileInfo, "limitrequestbody": OverrideAll, "options": OverrideOptions,
 	"php_flag": OverrideOptions, "php_value": OverrideOptions,
+	"php_admin_flag": OverrideOptions, "php_admin_value": OverrideOptions,
 }
 
 // other reads a directive that is not about who may come in, nor of rewriting.
@@ -212,7 +216,16 @@ func (p *parser) say(sec *section, s *said, lower string, args []string) (err er
 			s.noScripts = "php_flag engine off"
 			return nil
 		}
-		return fmt.Errorf("settings of PHP reach LSAPI applications alone; write them in php.ini or .user.ini")
+		set, err := PHPSetting(lower, args)
+		if err == nil && len(s.php) == maxSettings {
+			err = fmt.Errorf("there are more than %d settings", maxSettings)
+		}
+		if err == nil {
+			s.php = append(s.php, set)
+		}
+		return err
+	case "php_admin_value", "php_admin_flag":
+		return fmt.Errorf("it is for the configuration of the server alone: phpIniOverride of the virtual host")
 	default:
 		return s.media(lower, args)
 	}

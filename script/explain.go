@@ -19,5 +19,14 @@ func (h *Handler) Explain(x *exchange.Exchange) error {
 		}
 		x.Detail("%s=%s", f.Name, f.Value)
 	}
+	if t.filename != "" && x.Route.Kind == exchange.LSAPI {
+		for _, s := range x.PHP { // values may be secrets
+			by := "php_value"
+			if s.Fixed {
+				by = "php_admin_value"
+			}
+			x.Detail("%s %s=...", by, s.Name)
+		}
+	}
 	return h.o.Group.Explain(x)
 }

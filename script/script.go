@@ -75,7 +75,7 @@ func New(o Options) *Handler {
 	h.o.AppRoot = strings.TrimSuffix(o.AppRoot, "/")
 	h.mapped = o.AppRoot != ""
 	for i, f := range o.Env {
-		if f.Name != "" && !Protected(f.Name) && !namedIn(o.Env[i+1:], f.Name) {
+		if f.Name != "" && (!Protected(f.Name) || setsPHP[f.Name]) && !namedIn(o.Env[i+1:], f.Name) {
 			h.env = append(h.env, f)
 		}
 	}
@@ -237,6 +237,9 @@ func (c *cgiCall) fill(h *Handler, x *exchange.Exchange, t target) *extproc.Call
 	c.call = extproc.Call{
 		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host, Fields: &c.fields, Params: &c.params,
 		Length: x.Req.Length, HeadTimeout: h.o.HeadTimeout, Crowded: x.Crowded,
+	}
+	if t.filename != "" { // a context is no script
+		c.call.PHP = x.PHP
 	}
 	if x.Req.Length != 0 {
 		c.call.Body, c.call.StopBody, c.call.Trailers = x.Body(), x.StopBody, x.BodyTrailers

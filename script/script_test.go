@@ -332,7 +332,9 @@ func TestEnvOverridesNothing(t *testing.T) {
 	env := []exchange.Field{{Name: "APP_ENV", Value: "old"}, {Name: "PHP_VALUE", Value: "x=1"}, {Name: "APP_ENV", Value: "prod"},
 		{Name: "http_proxy", Value: "http://out"}, {Name: "", Value: "x"}}
 	for name := range protected {
-		env = append(env, exchange.Field{Name: name, Value: "evil"})
+		if !setsPHP[name] { // the operator may
+			env = append(env, exchange.Field{Name: name, Value: "evil"})
+		}
 	}
 	for _, name := range []string{"HTTP_ACCEPT", "HTTP_PROXY", "HTTP_NEW", "HTTP_AUTHORIZATION", "SSL_CLIENT_VERIFY", "SSL_X"} {
 		env = append(env, exchange.Field{Name: name, Value: "evil"})
@@ -343,6 +345,17 @@ func TestEnvOverridesNothing(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("variables\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A PHP behind FastCGI keeps settings for the requests behind: neither rules nor
+// .htaccess files nor authorizers may tell it any.
+func TestEnvOfRulesSetsNoPHP(t *testing.T) {
+	x, _ := newExchange("/app")
+	x.Env = []exchange.Field{{Name: "PHP_VALUE", Value: "auto_prepend_file=/x"}, {Name: "PHP_ADMIN_VALUE", Value: "a=b"}, {Name: "PHP_VALUES", Value: "y"}}
+	got := run(t, x, Options{URI: "/app"})
+	if list := strings.Join(got, "\n"); strings.Contains(list, "PHP_VALUE=") || strings.Contains(list, "PHP_ADMIN_VALUE=") || !strings.Contains(list, "PHP_VALUES=y") {
+		t.Errorf("%s", list)
 	}
 }
 

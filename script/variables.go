@@ -21,7 +21,13 @@ var protected = map[string]bool{
 	"PATH_INFO": true, "PATH_TRANSLATED": true, "DOCUMENT_ROOT": true, "DOCUMENT_URI": true,
 	"REMOTE_ADDR": true, "REMOTE_PORT": true, "CONTENT_TYPE": true, "CONTENT_LENGTH": true,
 	"HTTPS": true, "REDIRECT_STATUS": true, "AUTH_TYPE": true, "REMOTE_USER": true,
+	"PHP_VALUE": true, "PHP_ADMIN_VALUE": true,
 }
+
+// setsPHP are the variables by which a FastCGI application that is PHP takes settings.
+// A worker keeps them for the requests behind, those of other hosts too, so that they
+// are for the operator alone: in env of a processor, or phpIniOverride.
+var setsPHP = map[string]bool{"PHP_VALUE": true, "PHP_ADMIN_VALUE": true}
 
 // Protected reports whether neither a processor's env nor a rewrite rule may set
 // the variable called name (R-FCGI-8).

@@ -43,6 +43,7 @@ type Context struct {
 	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" doc:"own error pages, beside those of what is around"`
 	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later,minor" doc:"page cache"`
 
+	PHPIniOverride  string           `conf:"phpIniOverride" unit:"text" doc:"as in the virtual host, behind what that says; to PHP behind LSAPI alone"`
 	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"honoured,strict" doc:"how uri matches: prefix by whole segments; exact, the whole path; pattern, the whole path, where :name is one segment and * at the end the rest; regex, RE2, as after exp:. All but prefix go first, in the order of the file"`
 	Methods         []string         `conf:"methods" as:"honoured,strict" doc:"methods that it serves, absent: all; for others the search goes on, but its restrictions hold"`
 	StripPrefix     string           `conf:"stripPrefix" as:"honoured,strict" doc:"whole segments taken off the path before the request goes upstream, however they are escaped; an empty path becomes /"`
@@ -59,7 +60,6 @@ type Context struct {
 	_ struct{} `conf:"allowSetUID" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of CGI programs"`
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
 	_ struct{} `conf:"enableGzip" default:"-1" as:"noeffect,minor" why:"context" doc:"compression"`
-	_ struct{} `conf:"phpIniOverride" unit:"block" as:"later" doc:"php_value, php_flag lines"`
 	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" why:"apache" doc:"Apache directives"`
 	_ struct{} `conf:"binPath" as:"noeffect,minor" why:"appserv" doc:"appserver: program"`
 	_ struct{} `conf:"rubyBin" as:"noeffect,minor" why:"appserv" doc:"appserver: program"`

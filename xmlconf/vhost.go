@@ -13,7 +13,7 @@ type VHost struct {
 	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later,minor" doc:"compression of this host"`
 	EnableBr        bool     `conf:"enableBr" default:"1" as:"later,minor" doc:"compression of this host"`
 	EnableQuic      bool     `conf:"enableQuic" default:"1" doc:"HTTP/3 is told to clients of this host by Alt-Svc"`
-	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" as:"later" doc:"php_value, php_flag lines"`
+	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" doc:"php_value, php_flag, php_admin_value and php_admin_flag, one a line: to PHP behind LSAPI with each script, and to FastCGI processors of this host; what an administrator sets, neither scripts nor .htaccess files change"`
 
 	HtAccess    HtAccess     `conf:"htAccess" doc:"per-directory files"`
 	Logging     Logging      `conf:"logging" doc:"logs of this host"`
