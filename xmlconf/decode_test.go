@@ -201,12 +201,12 @@ f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (respo
 func TestNotYetOnce(t *testing.T) {
 	_, fs := vhost(t, `<cache><enableCache>1</enableCache></cache>
 <cache><enableCache>1</enableCache></cache>
-<context><uri>/a/</uri><clientRateLimit><reqPerMinute>1</reqPerMinute></clientRateLimit></context><context><uri>/b/</uri><clientRateLimit><reqPerMinute>1</reqPerMinute></clientRateLimit></context>`)
+<context><uri>/a/</uri><cachePolicy><enableCache>1</enableCache></cachePolicy></context><context><uri>/b/</uri><cachePolicy><enableCache>1</enableCache></cachePolicy></context>`)
 	n := map[string]int{}
 	for _, f := range fs.All() {
 		n[f.Element[strings.LastIndexByte(f.Element, '/')+1:]]++
 	}
-	if n["cache"] != 1 || n["clientRateLimit"] != 2 {
+	if n["cache"] != 1 || n["cachePolicy"] != 2 {
 		t.Error(lines(fs))
 	}
 }
