@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite interop-lsphp docs clean
+.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite interop-lsphp docs deb deb-test clean
 
 all: build vet test
 
@@ -52,7 +52,24 @@ interop-rewrite: build ## 1,000 requests through Apache httpd and httpjet, over 
 	$(GO) run ./interop full apache
 
 docs: ## regenerate the documents that are compared in tests
-	$(GO) test ./xmlconf ./metrics ./check -run Docs -update
+	$(GO) test ./xmlconf ./metrics ./check ./cmd/httpjet -run Docs -update
+
+# The same commit gives the same package, byte by byte: dates are those of the commit.
+NFPM    := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+DATE    := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+DEBVER  := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//; s/-/+/g')
+DEBVER  := $(or $(DEBVER),$(shell TZ=UTC git log -1 --date=format-local:%Y%m%d.%H%M%S --format=0~%cd.%h 2>/dev/null || echo 0))
+ARCH    := $(shell $(GO) env GOARCH)
+
+deb: build ## dist/httpjet_VERSION_ARCH.deb
+	@mkdir -p dist
+	gzip -9nc packaging/httpjet.1 >dist/httpjet.1.gz
+	gzip -9nc CHANGELOG.md >dist/changelog.gz
+	for s in bash zsh fish; do bin/httpjet completion $$s >dist/completion.$$s || exit 1; done
+	SOURCE_DATE_EPOCH=$(DATE) VERSION='$(DEBVER)' ARCH=$(ARCH) $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p deb -t dist/
+
+deb-test: deb ## installs the package, runs it as its unit does, and removes it again; for root, on a machine that has none
+	packaging/test dist/httpjet_$(DEBVER)_$(ARCH).deb
 
 clean:
 	rm -rf bin dist

@@ -31,7 +31,7 @@ var levels = []string{
 	/* 9          */ "server",
 	/* 10         */ "demo",
 	/* 11         */ "cmd/httpjet",
-	/* tests and tools */ "exchange/exchangetest lsapi/lsapitest casefile interop bench",
+	/* tests and tools */ "exchange/exchangetest lsapi/lsapitest casefile interop bench demo/mock",
 }
 
 // census names every function that a goroutine may run. Test files and the

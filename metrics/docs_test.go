@@ -15,7 +15,8 @@ const docsHead = `# Metrics
 Generated from the registry; do not edit: ` + "`go test ./metrics -run TestDocs -update`" + `. Beside these ` + "`/metrics`" + ` has the
 collectors of the Go runtime (` + "`go_`" + `) and of the process (` + "`process_`" + `).
 
-Counters survive reloads and begin anew with the process; those of a group begin anew
+Untyped ones count too: their names are those of older dashboards and do not end in
+` + "`_total`" + `. Counters survive reloads and begin anew with the process; those of a group begin anew
 when the group changes, and series of what a configuration no longer has are gone.
 ` + "`scope`" + ` is ` + "`server`" + ` or ` + "`vhost:NAME`" + `, ` + "`group`" + ` the name of the processor, ` + "`peer`" + ` the ordinal of its
 address, ` + "`route`" + ` the uri of a context or map, or static, script, unmatched. No label

@@ -149,9 +149,9 @@ func (c *routeCollector) Collect(ch chan<- prometheus.Metric) {
 			total += n
 			classes[code/100] += n
 		}
-		ch <- prometheus.MustNewConstMetric(hostRequests, prometheus.CounterValue, float64(total), host)
+		ch <- prometheus.MustNewConstMetric(hostRequests, prometheus.UntypedValue, float64(total), host)
 		for class := 2; class < statusPages; class++ {
-			ch <- prometheus.MustNewConstMetric(hostReplies, prometheus.CounterValue, float64(classes[class]), host, strconv.Itoa(class)+"xx")
+			ch <- prometheus.MustNewConstMetric(hostReplies, prometheus.UntypedValue, float64(classes[class]), host, strconv.Itoa(class)+"xx")
 		}
 		ch <- t.histogram(hostDuration, host)
 	}

@@ -59,8 +59,10 @@ func major(proto string) int {
 
 // register adds the series of t to r.
 func (t *traffic) register(r *prometheus.Registry) {
+	// Counters by names that dashboards know: without _total, what Prometheus wants of
+	// a counter, they are told without a type.
 	counter := func(name, help string, n *atomic.Uint64) {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "httpjet_" + name, Help: help},
+		r.MustRegister(prometheus.NewUntypedFunc(prometheus.UntypedOpts{Name: "httpjet_" + name, Help: help},
 			func() float64 { return float64(n.Load()) }))
 	}
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
