@@ -46,44 +46,69 @@ func (s Set) Suffix() string {
 	panic("BUG: coding: not one coding")
 }
 
-// Choose returns the coding of offered that a client likes best by the elements of
-// its Accept-Encoding fields, 0 for none: the answer goes out as it is. A coding
-// that the client likes less than no coding is not chosen.
-func Choose(accepted iter.Seq[string], offered Set) Set {
-	var q [len(All)]int // thousandths; -1: not named
-	for i := range q {
-		q[i] = -1
-	}
-	star, identity := -1, -1
-	for element := range accepted {
-		name, weight := parse(element)
-		switch {
-		case name == "*":
-			star = weight
-		case strings.EqualFold(name, "identity"):
-			identity = weight
-		default:
-			for i, c := range All {
-				if strings.EqualFold(name, c.Name()) || c == Gzip && strings.EqualFold(name, "x-gzip") {
-					q[i] = weight
-				}
+// Accept is what a client says in its Accept-Encoding fields. The zero value is that of
+// one that says nothing.
+type Accept struct {
+	q              [len(All)]int16 // thousandths, one more; 0: not named
+	star, identity int16           // likewise
+}
+
+// Add takes note of one element of a field. The last one that names a coding counts.
+func (a *Accept) Add(element string) {
+	name, weight := parse(element)
+	w := int16(weight) + 1
+	switch {
+	case name == "*":
+		a.star = w
+	case strings.EqualFold(name, "identity"):
+		a.identity = w
+	default:
+		for i, c := range All {
+			if strings.EqualFold(name, c.Name()) || c == Gzip && strings.EqualFold(name, "x-gzip") {
+				a.q[i] = w
 			}
 		}
 	}
-	best, bestQ := Set(0), 0
+}
+
+// AddField takes note of all elements of one field.
+func (a *Accept) AddField(value string) {
+	for value != "" {
+		var element string
+		element, value, _ = strings.Cut(value, ",")
+		if element = strings.Trim(element, " \t"); element != "" {
+			a.Add(element)
+		}
+	}
+}
+
+// Best returns the coding of offered that the client likes best, 0 for none: the
+// answer goes out as it is. A coding that the client likes less than no coding is not
+// chosen.
+func (a Accept) Best(offered Set) Set {
+	best, bestQ := Set(0), int16(1)
 	for i, c := range All {
-		w := q[i]
-		if w < 0 {
-			w = star
+		w := a.q[i]
+		if w == 0 {
+			w = a.star
 		}
 		if c&offered != 0 && w > bestQ {
 			best, bestQ = c, w
 		}
 	}
-	if identity > bestQ {
+	if a.identity > bestQ {
 		return 0
 	}
 	return best
+}
+
+// Choose is Best for the elements of Accept-Encoding fields.
+func Choose(accepted iter.Seq[string], offered Set) Set {
+	var a Accept
+	for element := range accepted {
+		a.Add(element)
+	}
+	return a.Best(offered)
 }
 
 // parse cuts an element into coding and weight in thousandths; without one it is

@@ -1,6 +1,7 @@
 package coding
 
 import (
+	"strings"
 	"testing"
 
 	"httpjet/exchange"
@@ -60,4 +61,32 @@ func TestNames(t *testing.T) {
 		}
 	}()
 	(Gzip | Zstd).Name()
+}
+
+// FuzzChoose looks for a coding that a client has not listed, and for fields that are
+// read in another way than their elements (R-COMP-1, G58).
+func FuzzChoose(f *testing.F) {
+	for _, s := range []string{"gzip", "gzip, br;q=0.5, zstd;q=0", "*;q=0.1, identity;q=0", "gzip;q=1.000,,, br ; q=0.001", "x-gzip;q=\x00"} {
+		f.Add(s, uint8(7))
+	}
+	f.Fuzz(func(t *testing.T, field string, offer uint8) {
+		offered := Set(offer) & 7
+		var req exchange.Fields
+		req.Add("Accept-Encoding", field)
+		got := Choose(req.Tokens("Accept-Encoding"), offered)
+		var a Accept
+		if a.AddField(field); a.Best(offered) != got {
+			t.Errorf("%q: %03b as a field, %03b as elements", field, a.Best(offered), got)
+		}
+		if got == 0 {
+			return
+		}
+		lower := strings.ToLower(field)
+		if got&offered == 0 || !strings.Contains(lower, got.Name()) && !strings.Contains(lower, "*") {
+			t.Errorf("%q of %03b: %s", field, offered, got.Name())
+		}
+		if a.Best(got) != got {
+			t.Errorf("%q: %s is not taken when it is all there is", field, got.Name())
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"httpjet/coding"
+	"httpjet/compress"
 	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/rewrite"
@@ -170,7 +171,7 @@ func (v *VHost) refusesFile(x *exchange.Exchange, c *Context, filename, path str
 // out as it is.
 func (v *VHost) takeSibling(x *exchange.Exchange, r *route, found string, l *local) {
 	plain := &x.Resource
-	c := coding.Choose(x.Req.Fields.Tokens("Accept-Encoding"), coding.Set(plain.Siblings))
+	c := coding.Choose(x.Req.Fields.Tokens("Accept-Encoding"), coding.Set(plain.Siblings)&^compress.Refused(x))
 	if c == 0 {
 		return
 	}

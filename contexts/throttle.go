@@ -32,7 +32,7 @@ func (t *Table) throttle(x *exchange.Exchange, v *VHost, r *route) error {
 		x.Pace = func(n int) error { return h.spend(x, client, true, n) }
 	}
 	if h.Limits.Out > 0 {
-		x.Use(&slowly{h: h, x: x, client: x.Req.Client})
+		x.UseAtWire(&slowly{h: h, x: x, client: x.Req.Client})
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"httpjet/access"
+	"httpjet/compress"
 	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/rewrite"
@@ -30,6 +31,7 @@ type VHost struct {
 	Listing  exchange.Handler   // of directories that are to be listed; nil where none are
 	Pages    Pages              // the operator's error pages; nil: none
 	PHP      []exchange.Setting // of PHP, where no context decides
+	Compress *compress.Filter   // codes answers; nil: they go out as they are
 
 	Rules     *rewrite.Program // nil: none
 	RulesHost *rewrite.Host    // what rules may ask; never nil where there are rules
@@ -88,6 +90,9 @@ func (v *VHost) open() error {
 // serve takes x from its clean path to a handler, or to what .htaccess files say of
 // its error.
 func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
+	if v.Compress != nil {
+		v.Compress.Join(x) // first: nearest to the wire
+	}
 	if v.Htaccess == nil {
 		return v.route(x, t, nil)
 	}

@@ -14,6 +14,8 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -153,6 +155,7 @@ type Resource struct {
 	Name     string      // part of Req.Path that names it, index file included (SCRIPT_NAME)
 	PathInfo string      // rest of Req.Path behind Name, "" or starting with '/'
 
+	Type     string // media type of the file, also where the answer names none (304) or another one; "": not known
 	Siblings uint8  // codings in which it lies beside itself, a set of package coding
 	Coding   string // Content-Encoding of the file: it was taken in the place of Name; "" for none
 
@@ -162,7 +165,8 @@ type Resource struct {
 	// A file that others are sending too: it has no position of its own, and
 	// Release gives it back. nil: File is this exchange's own.
 	Release func()
-	Memo    *Memo // of this version of a file that is remembered; else nil
+	Memo    *Memo  // of this version of a file that is remembered; else nil
+	Copies  Copies // of Content in other codings; nil: none are kept
 }
 
 // Listing is what a directory holds for everybody to see.
@@ -311,6 +315,23 @@ type ErrorFilter interface {
 	ForErrors()
 }
 
+// A Releaser is a Filter that holds something for its response: Release is called
+// once, behind the last byte or the cut, whatever came of the exchange.
+type Releaser interface {
+	Filter
+	Release()
+}
+
+// Copies keep one version of a file in other content codings, in memory, for the
+// next exchange with it. Any number of exchanges use them at once.
+type Copies interface {
+	// Coded returns the file in the coding of that name; nil: it is not there. What
+	// it returns is shared and never written to.
+	Coded(name string) []byte
+	// KeepCoded keeps p, which nobody writes to from now on, if there is room.
+	KeepCoded(name string, p []byte)
+}
+
 // Exchange is one request and its response. It belongs to the goroutine that
 // serves it.
 type Exchange struct {
@@ -380,6 +401,7 @@ type Exchange struct {
 	read     int64 // request body bytes read
 	written  int64 // response body bytes handed to the wire
 	started  bool
+	headHeld bool // started, but the wire does not have the head yet
 	noBody   bool
 	upgraded bool
 	detached Tunnel
@@ -400,7 +422,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0
-	x.started, x.noBody, x.upgraded = false, false, false
+	x.started, x.headHeld, x.noBody, x.upgraded = false, false, false, false
 }
 
 // Context is done soon after the client is gone, or when the server cuts the
@@ -490,6 +512,30 @@ func (x *Exchange) Use(f Filter) {
 	x.filters = append(x.filters, f)
 }
 
+// UseAtWire adds a response filter on the side of the wire: behind its head no other
+// filter has a say, and it sees the body as it leaves.
+func (x *Exchange) UseAtWire(f Filter) {
+	if x.started {
+		panic("BUG: exchange: filter added after Start")
+	}
+	x.filters = slices.Insert(x.filters, 0, f)
+}
+
+// HoldHead is for a filter that decides by the first bytes of the body what the head
+// says: called from its Head, which wants the body, it keeps the head from the wire
+// until the filter's sink calls SendHead, before it passes anything on. An answer
+// without a body has its head sent at once. One filter of an exchange may do so.
+func (x *Exchange) HoldHead() { x.headHeld = true }
+
+// SendHead sends the head that HoldHead has kept, if it is not sent.
+func (x *Exchange) SendHead() error {
+	if !x.headHeld {
+		return nil
+	}
+	x.headHeld = false
+	return x.wire.Head(&x.Resp, x.noBody, true)
+}
+
 // Inform sends an interim response: status is 100 to 199 but not 101. Wires
 // that cannot carry it drop it.
 func (x *Exchange) Inform(status int, f *Fields) error {
@@ -543,6 +589,10 @@ func (x *Exchange) Start(status int) error {
 		}
 	}
 	x.started = true
+	if x.headHeld && !x.noBody {
+		return nil
+	}
+	x.headHeld = false
 	return x.wire.Head(&x.Resp, x.noBody, true)
 }
 
@@ -586,12 +636,17 @@ func (x *Exchange) SendFile(f *os.File, off, n int64) error {
 		x.written += m
 		return err
 	}
-	m, err := io.Copy(struct{ io.Writer }{x.sink}, io.NewSectionReader(f, off, n))
+	buf := copyBufs.Get().(*[32 << 10]byte)
+	defer copyBufs.Put(buf)
+	m, err := io.CopyBuffer(struct{ io.Writer }{x.sink}, io.NewSectionReader(f, off, n), buf[:])
 	if err == nil && m < n {
 		return io.ErrUnexpectedEOF // the file shrank while it was sent
 	}
 	return err
 }
+
+// copyBufs holds memory for files that filters want to see.
+var copyBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // Room returns about how many body bytes Write takes now without waiting for the
 // client, -1 if that is not known.

@@ -412,3 +412,115 @@ func TestPage(t *testing.T) {
 	f(says(302, "own"), 404, "own")
 	f(func(x *Exchange) error { return Fail(403, "access_denied", "x") }, 404, "404 Not Found")
 }
+
+// late is a filter that holds the head until the first byte, flush or end.
+type late struct {
+	x        *Exchange
+	next     Sink
+	holds    bool
+	released int
+}
+
+func (l *late) Head(x *Exchange) bool {
+	if l.x = x; l.holds {
+		x.HoldHead()
+	}
+	return true
+}
+
+func (l *late) Wrap(next Sink) Sink { l.next = next; return l }
+func (l *late) ForErrors()          {}
+func (l *late) Release()            { l.released++ }
+func (l *late) send() error         { l.x.Resp.Fields.Set("X-Late", "1"); return l.x.SendHead() }
+func (l *late) Flush() error        { l.send(); return l.next.Flush() }
+func (l *late) Close() error        { l.send(); return l.next.Close() }
+func (l *late) Write(p []byte) (int, error) {
+	l.send()
+	return l.next.Write(p)
+}
+
+// A filter may hold the head back until it has seen bytes; it is sent exactly once,
+// before them, and at once where there are none to come.
+func TestHeadIsHeld(t *testing.T) {
+	f := func(want string, method string, h HandlerFunc) {
+		t.Helper()
+		x, w := newExchange(method, "")
+		l := &late{holds: true}
+		x.Use(l)
+		Run(x, h)
+		if got := fmt.Sprint(w.log, w.out.String()); got != want || l.released != 1 {
+			t.Errorf("%s, released %d; want %s", got, l.released, want)
+		}
+	}
+	const head = "head 200 length -1 nobody "
+	f("["+head+"false last true end]abc", "GET", func(x *Exchange) error {
+		x.Start(200)
+		if w := x.wire.(*fakeWire); len(w.log) != 0 || !x.Started() {
+			t.Error("the head is not held")
+		}
+		_, err := io.WriteString(x, "abc")
+		return err
+	})
+	f("["+head+"false last true flush end]", "GET", func(x *Exchange) error { x.Start(200); return x.Flush() })
+	f("["+head+"false last true end]", "GET", func(x *Exchange) error { return x.Start(200) })
+	f("["+head+"true last true end]", "HEAD", func(x *Exchange) error { return x.Start(200) })
+	f("["+head+"false last true abort]", "GET", func(x *Exchange) error { x.Start(200); return errors.New("cut") })
+}
+
+// What a filter holds is given up once: at the end, in a panic, and when an error
+// takes the filter off.
+func TestRelease(t *testing.T) {
+	f := func(x *Exchange, h HandlerFunc) {
+		t.Helper()
+		l := &late{}
+		x.Use(l)
+		func() {
+			defer func() { recover() }()
+			Run(x, h)
+		}()
+		if l.released != 1 {
+			t.Errorf("released %d times", l.released)
+		}
+	}
+	x, _ := newExchange("GET", "")
+	f(x, func(x *Exchange) error { return nil })
+	x, _ = newExchange("GET", "")
+	f(x, func(x *Exchange) error { return errors.New("x") })
+	x, _ = newExchange("GET", "")
+	f(x, func(x *Exchange) error { panic("x") })
+
+	held := &heldFilter{}
+	x, _ = newExchange("GET", "")
+	x.Use(held)
+	if Run(x, HandlerFunc(func(*Exchange) error { return errors.New("x") })); held.n != 1 {
+		t.Errorf("a filter that is taken off is released %d times", held.n)
+	}
+}
+
+type heldFilter struct {
+	upper
+	n int
+}
+
+func (h *heldFilter) Release() { h.n++ }
+
+// UseAtWire puts a filter behind those that stand nearest to the wire so far.
+func TestUseAtWire(t *testing.T) {
+	x, w := newExchange("GET", "")
+	x.Use(&upper{})
+	var seen bytes.Buffer
+	x.UseAtWire(&tap{to: &seen})
+	Run(x, HandlerFunc(func(x *Exchange) error { _, err := io.WriteString(x, "abc"); return err }))
+	if seen.String() != "ABC" || w.out.String() != "ABC" {
+		t.Errorf("%q, %q", seen.String(), w.out.String())
+	}
+}
+
+type tap struct {
+	Sink
+	to *bytes.Buffer
+}
+
+func (f *tap) Head(*Exchange) bool         { return true }
+func (f *tap) Wrap(next Sink) Sink         { f.Sink = next; return f }
+func (f *tap) Write(p []byte) (int, error) { f.to.Write(p); return f.Sink.Write(p) }

@@ -87,6 +87,7 @@ func ReasonOf(err error) string {
 // Run serves x with h and finishes it. It is the only place where an error
 // becomes bytes. It returns the handler's error, or the wire's.
 func Run(x *Exchange, h Handler) error {
+	defer x.release()
 	err := serve(x, h)
 	if err == nil && x.failure != nil { // its page is the answer
 		if err = x.finish(); err == nil {
@@ -98,6 +99,7 @@ func Run(x *Exchange, h Handler) error {
 	case x.upgraded:
 		return err
 	case err != nil && x.started:
+		x.SendHead() // that there was an answer, and that it is cut
 		x.wire.Abort(err)
 		return err
 	case err != nil:
@@ -116,6 +118,17 @@ func Run(x *Exchange, h Handler) error {
 		return e
 	}
 	return err
+}
+
+// release lets filters give up what they hold, also when a handler has panicked.
+func (x *Exchange) release() {
+	for _, f := range x.filters {
+		if r, ok := f.(Releaser); ok {
+			r.Release()
+		}
+	}
+	clear(x.filters)
+	x.filters = x.filters[:0]
 }
 
 // finish ends the response.
@@ -153,6 +166,9 @@ func (x *Exchange) clear(e *Error) {
 	x.Failed, x.Steered = true, false
 	x.filters = slices.DeleteFunc(x.filters, func(f Filter) bool {
 		_, stays := f.(ErrorFilter)
+		if r, ok := f.(Releaser); ok && !stays {
+			r.Release()
+		}
 		return !stays
 	})
 	x.Resp.Fields.Reset()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"httpjet/access"
+	"httpjet/compress"
 	"httpjet/contexts"
 	"httpjet/docroot"
 	"httpjet/domains"
@@ -37,6 +38,7 @@ type builder struct {
 	prints xmlconf.Fingerprints
 
 	sockets map[string]*processor // by the path at which it is started
+	types   *compress.Types       // of answers that are coded
 	tickets *tlsconf.Tickets
 	warned  map[string]bool // by what was said, see warnOnce
 }
@@ -58,6 +60,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 			Certificates: map[string]*contexts.Certificates{}}}
 	b.inputs()
 	b.buildLimits()
+	b.checkCompress()
 	b.buildLogs()
 	b.buildServerAccess()
 	b.buildClients()

@@ -44,6 +44,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 		b.fs.Warn("W-DOCROOT-MISSING", h.Conf.At("docRoot"), "create the directory", "docRoot %s is not a directory yet: files answer 404", h.Conf.DocRoot)
 	}
 	b.closeVHost(h, v)
+	v.Compress = b.buildCompress(h.Conf)
 	v.Access = b.buildAccess(h.Conf.Security.AccessControl)
 	v.Rate = b.rate("vhost:"+h.Name, h.Conf.Security.ClientRateLimit)
 	b.buildHotlink(h, v)

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"httpjet/coding"
 	"httpjet/contexts"
 	"httpjet/exchange"
 	"httpjet/headers"
@@ -250,19 +249,4 @@ func buildEdits(a answers) *contexts.Edits {
 		return nil
 	}
 	return &contexts.Edits{Ops: a.ops, Charset: a.charset}
-}
-
-// codings are those that are looked for beside the files of a host.
-func (b *builder) codings(v *xmlconf.VHost) (s coding.Set) {
-	t := &b.cfg.Server.Tuning
-	if t.EnableGzipCompress && v.EnableGzip {
-		s |= coding.Gzip
-	}
-	if t.EnableBrCompress > 0 && v.EnableBr {
-		s |= coding.Brotli
-	}
-	if t.EnableZstdCompress && v.EnableGzip {
-		s |= coding.Zstd
-	}
-	return s
 }

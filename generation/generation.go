@@ -20,6 +20,7 @@ import (
 	"httpjet/accesslog"
 	"httpjet/apps"
 	"httpjet/budget"
+	"httpjet/compress"
 	"httpjet/contexts"
 	"httpjet/docroot"
 	"httpjet/exchange"
@@ -73,9 +74,10 @@ type Kept struct {
 	ProxyCaches keep.Map[string, *proxycache.Cache]
 	ProxyCached proxycache.Counts // of all of them
 
-	Bodies  *budget.Bodies
-	Probes  *budget.Permits // of probes in flight; nil: each generation has its own
-	Metrics *metrics.Metrics
+	Bodies   *budget.Bodies
+	Encoders *compress.Encoders // of all answers; nil: none is coded
+	Probes   *budget.Permits    // of probes in flight; nil: each generation has its own
+	Metrics  *metrics.Metrics
 
 	secretOnce sync.Once
 	secret     []byte // of sticky cookies

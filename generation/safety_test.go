@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"httpjet/budget"
+	"httpjet/compress"
 	"httpjet/exchange"
 	"httpjet/metrics"
 	"httpjet/xmlconf"
@@ -39,6 +40,8 @@ type safetyParts struct {
 	root, docRoot                 string            // "": the server root, html below it
 	list                          string            // instead of the one listener "L"
 	files                         map[string]string // below the document root; content, or "-> target"
+
+	encoders *compress.Encoders // nil: nothing is compressed
 }
 
 func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), fs *xmlconf.Findings) {
@@ -85,7 +88,7 @@ func (p safetyParts) site(t *testing.T) (ask func(method, path string, fields ..
 	if cfg == nil {
 		t.Fatal(fs.All())
 	}
-	g := Build(cfg, &Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}, Options{}, fs)
+	g := Build(cfg, &Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}, Encoders: p.encoders}, Options{}, fs)
 	t.Cleanup(g.Retire)
 	return func(method, path string, fields ...string) (*exchange.Exchange, string) {
 		w := &safetyFront{}

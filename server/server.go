@@ -21,6 +21,7 @@ import (
 	"httpjet/accesslog"
 	"httpjet/apps"
 	"httpjet/budget"
+	"httpjet/compress"
 	"httpjet/control"
 	"httpjet/extproc"
 	"httpjet/front"
@@ -235,6 +236,7 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 		s.kept.Dialer.Resolver = extproc.NewResolver(nil)
 		s.kept.Probes = budget.NewPermits(probes.MaxInFlight)
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
+		s.kept.Encoders = compress.NewEncoders(t.CompressMemory)
 	}
 	return generation.Build(cfg, &s.kept, s.generationOptions(), fs), fs
 }

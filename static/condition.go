@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"httpjet/coding"
 	"httpjet/exchange"
 )
 
@@ -23,7 +24,7 @@ const (
 func (f *file) check(req *exchange.Fields) verdict {
 	switch {
 	case req.Has("If-Match"):
-		if _, ok := f.match(req, "If-Match", strong); !ok {
+		if _, ok := f.match(req, "If-Match"); !ok {
 			return failed
 		}
 	case req.Has("If-Unmodified-Since"):
@@ -33,7 +34,7 @@ func (f *file) check(req *exchange.Fields) verdict {
 	}
 	switch {
 	case req.Has("If-None-Match"):
-		tag, ok := f.match(req, "If-None-Match", weak)
+		tag, ok := f.match(req, "If-None-Match")
 		if !ok {
 			return proceed
 		}
@@ -66,7 +67,7 @@ func (f *file) ifRange(req *exchange.Fields) bool {
 
 // match looks for the file's tag in a list of tags. "*" matches any file; then
 // the tag is "".
-func (f *file) match(req *exchange.Fields, name string, same func(a, b string) bool) (tag string, ok bool) {
+func (f *file) match(req *exchange.Fields, name string) (tag string, ok bool) {
 	for list := range req.Values(name) {
 		if strings.TrimSpace(list) == "*" {
 			return "", true
@@ -77,7 +78,10 @@ func (f *file) match(req *exchange.Fields, name string, same func(a, b string) b
 			if tag == "" {
 				break
 			}
-			if f.etag == "" || isWeak && name == "If-Match" || !same(tag, f.etag) {
+			switch {
+			case f.etag == "" || isWeak && name == "If-Match":
+				continue
+			case tag != f.etag && (name == "If-Match" || !variant(req, tag, f.etag)):
 				continue
 			}
 			if isWeak && tag != f.etag {
@@ -104,12 +108,28 @@ func nextTag(list string) (tag string, isWeak bool, rest string) {
 	return list[:end+2], isWeak, list[end+2:]
 }
 
-func strong(tag, ours string) bool { return tag == ours }
-
-// weak also takes the tag of a compressed variant of the same file: it differs
-// behind the first semicolon only, in a few bytes.
-func weak(tag, ours string) bool {
+// variant reports whether tag is that of the same file in another coding, which the
+// client takes now: it differs behind the first semicolon only. A client must not be
+// told that it may use what it cannot read, as one behind a cache would be that holds
+// another client's variant.
+func variant(req *exchange.Fields, tag, ours string) bool {
 	base, _, _ := strings.Cut(ours, ";")
 	rest, ok := strings.CutPrefix(tag, base)
-	return ok && strings.HasPrefix(rest, ";") && len(rest) <= 12
+	if !ok {
+		return false
+	}
+	var c coding.Set
+	switch rest {
+	case `;;;"`:
+		return true
+	case `;gz"`:
+		c = coding.Gzip
+	case `;br"`:
+		c = coding.Brotli
+	case `;zstd"`:
+		c = coding.Zstd
+	default:
+		return false
+	}
+	return coding.Choose(req.Tokens("Accept-Encoding"), c) != 0
 }

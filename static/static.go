@@ -82,6 +82,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 		panic("BUG: static: exchange without a file")
 	}
 	f := h.describe(x)
+	x.Resource.Type = f.mediaType
 	switch f.check(&x.Req.Fields) {
 	case failed:
 		return exchange.Fail(412, "precondition_failed", "precondition does not hold for %s", x.Resource.Name)

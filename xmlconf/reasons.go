@@ -16,6 +16,7 @@ var reasons = map[string]reason{
 	"chroot":   {"httpjet does not change its root directory", "use RootDirectory= or ProtectSystem= in the systemd unit"},
 	"conns":    {"maxConnections bounds all connections", "TLS clients may use all of them"},
 	"context":  {"compression is decided by server and virtual host", "the context is compressed as its virtual host is"},
+	"copies":   {"files are compressed as they are sent, small ones once, in memory", ""},
 	"cookies":  {"httpjet changes no cookies", "cookies go out without Secure unless the application sets it"},
 	"debug":    {"the error log has one level of debugging", ""},
 	"files":    {"files are read by the Go runtime", ""},

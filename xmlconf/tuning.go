@@ -30,11 +30,27 @@ type Tuning struct {
 	DNSNegativeTTL       time.Duration `conf:"dnsNegativeTTL" unit:"s" range:"0..3600" default:"1" as:"honoured,strict" doc:"time before a failed name is asked again"`
 	DNSConcurrency       int           `conf:"dnsConcurrency" range:"1..64" default:"4" as:"honoured,strict" doc:"lookups of names of upstreams at once"`
 	WatchConfig          bool          `conf:"watchConfig" default:"1" as:"honoured,strict" doc:"reload when a file of the configuration or a certificate changes"`
-	CompressProxied      bool          `conf:"compressProxied" default:"1" as:"later,strict,minor" doc:"compress proxied answers"`
-	CompressSSE          bool          `conf:"compressSSE" default:"1" as:"later,strict,minor" doc:"compress event streams"`
 	DenyRedirectCdnCache bool          `conf:"denyRedirectCdnCache" default:"0" as:"later,strict" doc:"redirects to the own host are not cacheable"`
 	TunnelCloseDelay     time.Duration `conf:"tunnelCloseDelay" unit:"s" range:"0..86400" default:"30" as:"honoured,strict" doc:"life of WebSockets and event streams whose route or peer a reload has changed or removed"`
 	FcgiHandlerAlias     bool          `conf:"fcgiHandlerAlias" default:"1" as:"later,strict" doc:"script handlers of type fcgi reach FastCGI"`
+
+	EnableGzipCompress bool     `conf:"enableGzipCompress" default:"1" doc:"gzip; 0: no .gz files beside others either"`
+	EnableDynGzip      bool     `conf:"enableDynGzipCompress" default:"1" litespeed:"0" doc:"gzip of answers of applications and upstreams"`
+	GzipCompressLevel  int      `conf:"gzipCompressLevel" range:"1..9" default:"6" litespeed:"4" doc:"gzip level of answers of applications and upstreams"`
+	GzipStaticLevel    int      `conf:"gzipStaticCompressLevel" range:"1..9" default:"6" doc:"gzip level of files"`
+	EnableBrCompress   int      `conf:"enableBrCompress" range:"0..6" default:"1" litespeed:"0" doc:"brotli; 0: no .br files beside others either; where it is written it is the level of answers of applications and upstreams, unless brCompressLevel is"`
+	EnableDynBr        bool     `conf:"enableDynBrCompress" default:"1" doc:"brotli of answers of applications and upstreams"`
+	BrCompressLevel    int      `conf:"brCompressLevel" range:"0..11" default:"5" doc:"brotli level of answers of applications and upstreams"`
+	BrStaticLevel      int      `conf:"brStaticCompressLevel" range:"0..11" default:"6" doc:"brotli level of files"`
+	EnableZstdCompress bool     `conf:"enableZstdCompress" default:"1" doc:"zstd; 0: no .zst files beside others either"`
+	EnableDynZstd      bool     `conf:"enableDynZstdCompress" default:"1" doc:"zstd of answers of applications and upstreams"`
+	ZstdCompressLevel  int      `conf:"zstdCompressLevel" range:"1..22" default:"3" doc:"zstd level; one of four: below 3, below 6, below 10, and above, which takes 36M of memory"`
+	CompressibleTypes  []string `conf:"compressibleTypes" default:"default" doc:"MIME types to compress: type/subtype, type/*, type/*+suffix, default; !type removes one"`
+	GzipMaxFileSize    int64    `conf:"gzipMaxFileSize" unit:"size" range:"1K.." default:"1M" doc:"largest file that is compressed, whatever the coding"`
+	GzipMinFileSize    int64    `conf:"gzipMinFileSize" unit:"size" range:"200.." default:"300" doc:"smallest file that is compressed, whatever the coding"`
+	CompressProxied    bool     `conf:"compressProxied" default:"1" as:"honoured,strict" doc:"compress answers of HTTP upstreams as those of applications"`
+	CompressSSE        bool     `conf:"compressSSE" default:"1" as:"honoured,strict" doc:"compress event streams, each event as it comes"`
+	CompressMemory     int64    `conf:"compressMemory" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"memory of all encoders in use, 1M to 5M each by coding and level; what finds none goes out as it is; read at start, a reload does not change it"`
 
 	MaxDynRespHeaderSize int           `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" litespeed:"32768" doc:"largest head of an application's answer"`
 	MaxDynRespSize       int64         `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
@@ -42,14 +58,6 @@ type Tuning struct {
 	TotalInMemCacheSize  int64         `conf:"totalInMemCacheSize" unit:"size" range:"0.." default:"4096M" litespeed:"20M" doc:"all files kept in memory; at most 1G is used"`
 	MaxMMapFileSize      int64         `conf:"maxMMapFileSize" unit:"size" range:"0.." default:"256K" as:"later,minor" doc:"largest mapped file"`
 	TotalMMapCacheSize   int64         `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" litespeed:"20M" doc:"all mapped files"`
-	EnableGzipCompress   bool          `conf:"enableGzipCompress" default:"1" as:"later,minor" doc:"gzip; 0: no .gz files beside others either"`
-	EnableDynGzip        bool          `conf:"enableDynGzipCompress" default:"1" as:"later,minor" litespeed:"0" doc:"gzip of application answers"`
-	GzipCompressLevel    int           `conf:"gzipCompressLevel" range:"1..9" default:"6" as:"later,minor" litespeed:"4" doc:"gzip level"`
-	EnableBrCompress     int           `conf:"enableBrCompress" range:"0..6" default:"1" as:"later,minor" litespeed:"0" doc:"brotli level of application answers; 0 off, and no .br files beside others"`
-	BrCompressLevel      int           `conf:"brCompressLevel" range:"0..11" default:"5" as:"later,minor" doc:"brotli level"`
-	EnableZstdCompress   bool          `conf:"enableZstdCompress" default:"1" as:"later,minor" doc:"zstd; 0: no .zst files beside others either"`
-	ZstdCompressLevel    int           `conf:"zstdCompressLevel" range:"1..22" default:"3" as:"later,minor" doc:"zstd level"`
-	CompressibleTypes    []string      `conf:"compressibleTypes" default:"default" as:"later,minor" doc:"MIME types to compress; !type removes one"`
 	ProxyProtocol        []string      `conf:"proxyProtocol" changed:"where it is written, the connection of another peer that sends a header is closed" doc:"addresses and networks of peers that may send a PROXY header, version 1 or 2, on every listener"`
 	SSLDefaultCiphers    string        `conf:"sslDefaultCiphers" doc:"ciphers of listeners and hosts that name none"`
 	SSLMultiCerts        bool          `conf:"sslEnableMultiCerts" default:"0" doc:"1: beside certFile and keyFile there may be others of the same names with the suffix .ecc or .rsa; a client has the one that it understands"`
@@ -71,14 +79,8 @@ type Tuning struct {
 	_ struct{} `conf:"useSendfile" as:"noeffect,minor" why:"always" default:"1" doc:"sendfile is always used"`
 	_ struct{} `conf:"useAIO" as:"noeffect,minor" why:"files" default:"0" doc:"asynchronous reads"`
 	_ struct{} `conf:"AIOBlockSize" as:"obsolete" why:"files" doc:"asynchronous reads"`
-	_ struct{} `conf:"gzipAutoUpdateStatic" default:"0" as:"later,minor" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipStaticCompressLevel" as:"later,minor" default:"6" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipCacheDir" as:"later,minor" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipMaxFileSize" unit:"size" as:"later,minor" default:"1M" doc:"compressed copies of files"`
-	_ struct{} `conf:"gzipMinFileSize" unit:"size" as:"later,minor" default:"300" doc:"compressed copies of files"`
-	_ struct{} `conf:"brStaticCompressLevel" as:"later,minor" default:"6" doc:"compressed copies of files"`
-	_ struct{} `conf:"enableDynBrCompress" as:"later,minor" default:"1" doc:"brotli of application answers"`
-	_ struct{} `conf:"enableDynZstdCompress" as:"later,minor" default:"1" doc:"zstd of application answers"`
+	_ struct{} `conf:"gzipAutoUpdateStatic" default:"0" as:"noeffect,minor" why:"copies" doc:"compressed copies of files on disk"`
+	_ struct{} `conf:"gzipCacheDir" as:"noeffect,minor" why:"copies" doc:"place of compressed copies of files"`
 	_ struct{} `conf:"shmDefaultDir" as:"noeffect,minor" why:"files" doc:"shared memory"`
 	_ struct{} `conf:"ramDiskPath" as:"noeffect,minor" why:"files" doc:"directory in memory"`
 	_ struct{} `conf:"forceSecureCookie" default:"0" as:"noeffect" why:"cookies" doc:"Secure on cookies"`

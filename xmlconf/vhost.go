@@ -10,8 +10,8 @@ type VHost struct {
 	IndexFiles      []string `conf:"indexFiles" doc:"index files, older place of index/indexFiles"`
 	AllowSymbolLink int      `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"as in the declaration"`
 	AdminEmails     []string `conf:"adminEmails" as:"later,minor" doc:"contact in error pages and SERVER_ADMIN"`
-	EnableGzip      bool     `conf:"enableGzip" default:"1" as:"later,minor" doc:"compression of this host"`
-	EnableBr        bool     `conf:"enableBr" default:"1" as:"later,minor" doc:"compression of this host"`
+	EnableGzip      bool     `conf:"enableGzip" default:"1" doc:"gzip and zstd of this host, where the server has them"`
+	EnableBr        bool     `conf:"enableBr" default:"1" doc:"brotli of this host, where the server has it"`
 	EnableQuic      bool     `conf:"enableQuic" default:"1" doc:"HTTP/3 is told to clients of this host by Alt-Svc"`
 	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" doc:"php_value, php_flag, php_admin_value and php_admin_flag, one a line: to PHP behind LSAPI with each script, and to FastCGI processors of this host; what an administrator sets, neither scripts nor .htaccess files change"`
 

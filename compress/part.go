@@ -1,0 +1,206 @@
+package compress
+
+import (
+	"httpjet/coding"
+	"httpjet/exchange"
+)
+
+// state is what a part does with the bytes of a body.
+type state uint8
+
+const (
+	passing state = iota // as they are
+	waiting              // the head is held until it is known which of the others
+	encoding
+	copied // in their place a coded copy goes out
+)
+
+// part is a Filter's share in one exchange, and the sink of its body. It belongs to
+// the goroutine that serves the exchange, from Join to Release.
+type part struct {
+	f     *Filter
+	x     *exchange.Exchange
+	named coding.Set // coding of the one tag of If-None-Match, which was translated
+
+	state  state
+	wish   wish
+	coder  *coder // while encoding
+	copy   []byte // when copied
+	next   exchange.Sink
+	dirty  bool // bytes were coded since the last flush
+	held   int  // bytes of first
+	first  [leastBody]byte
+	closed bool
+}
+
+// ForErrors makes it an exchange.ErrorFilter: pages for errors are text like others.
+func (p *part) ForErrors() {}
+
+// Release gives back what p holds, and p itself.
+func (p *part) Release() {
+	if p.coder != nil {
+		p.f.o.Encoders.giveBack(p.coder)
+	}
+	*p = part{}
+	parts.Put(p)
+}
+
+// Head decides about the coding of an answer and says so in its head. Of a body whose
+// length nobody knows it waits for the first bytes: few of them go out as they are.
+func (p *part) Head(x *exchange.Exchange) bool {
+	w := p.f.wish(x)
+	if w.varies {
+		Vary(&x.Resp.Fields)
+	}
+	if x.Resp.Status == 304 {
+		p.confirm()
+		return false
+	}
+	if w.choice == 0 {
+		return false
+	}
+	p.wish = w
+	switch {
+	case x.Req.Method == "HEAD":
+		p.headOnly()
+		return false
+	case x.Resp.Length < 0 && !w.events:
+		p.state = waiting
+		x.HoldHead()
+		return true
+	case p.takeCopy():
+		return true
+	}
+	return p.begin()
+}
+
+// headOnly says what the answer to a GET would say.
+func (p *part) headOnly() {
+	Mark(p.x, p.wish.choice)
+}
+
+// levels returns how hard the answer is coded.
+func (p *part) levels() *Levels {
+	if p.wish.file {
+		return &p.f.o.FileLevels
+	}
+	return &p.f.o.Levels
+}
+
+// begin takes an encoder and marks the head. Where there is no memory for the one
+// that the client likes best, another coding may do, or none.
+func (p *part) begin() bool {
+	for c, offer := p.wish.choice, p.wish.offer; c != 0; {
+		if p.coder = p.f.o.Encoders.lend(c, p.levels().of(c), (*behind)(p)); p.coder != nil {
+			p.state = encoding
+			Mark(p.x, c)
+			return true
+		}
+		offer &^= c
+		c = accepted(&p.x.Req.Fields).Best(offer)
+	}
+	p.state = passing
+	return false
+}
+
+// behind is where the coder of a part writes to.
+type behind part
+
+func (b *behind) Write(p []byte) (int, error) { return b.next.Write(p) }
+
+// Wrap is that of exchange.Filter.
+func (p *part) Wrap(next exchange.Sink) exchange.Sink {
+	p.next = next
+	return p
+}
+
+// Write takes bytes of the body.
+func (p *part) Write(b []byte) (int, error) {
+	switch p.state {
+	case waiting:
+		if p.held+len(b) < len(p.first) {
+			p.held += copy(p.first[p.held:], b)
+			return len(b), nil
+		}
+		if err := p.decide(); err != nil {
+			return 0, err
+		}
+		return p.Write(b)
+	case encoding:
+		p.dirty = p.dirty || len(b) > 0
+		return p.coder.Write(b)
+	case copied:
+		return p.writeCopy(b)
+	}
+	return p.next.Write(b)
+}
+
+// decide ends the wait: the body is coded, if there is memory for it.
+func (p *part) decide() error {
+	p.begin()
+	if err := p.x.SendHead(); err != nil {
+		return err
+	}
+	held := p.first[:p.held]
+	p.held = 0
+	if len(held) == 0 {
+		return nil
+	}
+	_, err := p.Write(held)
+	return err
+}
+
+// Flush makes everything that was written visible to the client: a stream is live,
+// whatever its coding (R-STREAM-2, G39, G41). A handler that flushes has more to come,
+// so that a body of unknown length is coded then, however little there is of it.
+func (p *part) Flush() error {
+	if p.state == waiting {
+		if err := p.decide(); err != nil {
+			return err
+		}
+	}
+	if p.state == encoding && p.dirty {
+		if err := p.coder.Flush(); err != nil {
+			return err
+		}
+		p.dirty = false
+	}
+	return p.next.Flush()
+}
+
+// Close ends the body.
+func (p *part) Close() error {
+	switch p.state {
+	case waiting:
+		return p.closeSmall()
+	case encoding:
+		if err := p.coder.Close(); err != nil {
+			return err
+		}
+	case copied:
+		if err := p.closeCopy(); err != nil {
+			return err
+		}
+	}
+	return p.next.Close()
+}
+
+// closeSmall sends a body that has ended before there was enough of it, now that its
+// length is known. One with trailers stays without a length, which could not carry
+// them.
+func (p *part) closeSmall() error {
+	p.state = passing
+	x := p.x
+	if x.Trailers.Len() == 0 && !x.Resp.Fields.Has("Trailer") {
+		x.Resp.Length = int64(p.held)
+	}
+	if err := x.SendHead(); err != nil {
+		return err
+	}
+	if p.held > 0 {
+		if _, err := p.next.Write(p.first[:p.held]); err != nil {
+			return err
+		}
+	}
+	return p.next.Close()
+}
