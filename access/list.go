@@ -36,7 +36,8 @@ const (
 // nobody and trusts nobody.
 type List struct {
 	v4, v6 table
-	deny   bool // some entry denies
+	deny   bool // some entry denies: without one everybody is let in
+	trusts bool // some entry has a T
 	closed bool // a deny entry was unreadable: nobody is let in
 }
 
@@ -101,6 +102,7 @@ func (l *List) allow(entry string) bool {
 	v, text := allow, trimTrust(entry)
 	if text != entry {
 		v |= trust
+		l.trusts = true
 	}
 	p, any, ok := parse(text)
 	switch {
@@ -143,7 +145,7 @@ func (l *List) find(a netip.Addr) verdict {
 // Allowed reports whether a client at a is let in: the most specific entry
 // decides, deny wins a tie, and who no entry meets is let in (R-ACL-1).
 func (l *List) Allowed(a netip.Addr) bool {
-	if l == nil {
+	if l == nil || !l.deny {
 		return true
 	}
 	return !l.closed && l.find(a)&deny == 0
@@ -152,7 +154,7 @@ func (l *List) Allowed(a netip.Addr) bool {
 // Trusted reports whether the forwarding headers of a peer at a are believed:
 // the most specific entry around a is an allow entry with a trailing T.
 func (l *List) Trusted(a netip.Addr) bool {
-	if l == nil || l.closed {
+	if l == nil || !l.trusts || l.closed {
 		return false
 	}
 	v := l.find(a)

@@ -100,7 +100,7 @@ func (t *Table) identify(x *exchange.Exchange, v *VHost) (peer netip.Addr) {
 func (t *Table) admit(x *exchange.Exchange, v *VHost, peer netip.Addr) error {
 	// The server's list is about the peer too: LiteSpeed cuts it off before it
 	// reads a request, so nothing in one can lift that.
-	if !t.Access.Allowed(peer) || !t.Access.Allowed(x.Req.Client) {
+	if !t.Access.Allowed(peer) || peer != x.Req.Client && !t.Access.Allowed(x.Req.Client) {
 		return exchange.Fail(403, "access_denied", "client refused by the server's accessControl")
 	}
 	if v != nil && !v.Access.Allowed(x.Req.Client) {
