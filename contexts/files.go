@@ -44,31 +44,39 @@ func (v *VHost) resolve(x *exchange.Exchange, r *route, l *local, isScript func(
 }
 
 // resolvePath opens the file that path names. What .htaccess files say of index files,
-// listings, symbolic links and handlers goes by the cache, which knows of none.
+// listings and symbolic links goes by the cache, which knows of none; so does what they
+// say of handlers, unless it is not about this file.
 func (v *VHost) resolvePath(x *exchange.Exchange, r *route, path string, l *local, isScript func(string) bool) (exchange.Resource, docroot.Verdict, error) {
-	with, said := v.with(x, r, path, l)
-	handles := x.Req.Media != "" || l != nil && l.settings != nil && l.settings.Handles()
-	if !handles && !said {
+	if l == nil && x.Req.Media == "" {
 		return r.files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
 	}
+	var with docroot.With
+	said := l != nil && v.with(&with, x, r, path, l)
+	handles := x.Req.Media != "" || l != nil && l.settings != nil && l.settings.Handles()
 	if !handles {
+		if !said {
+			return r.files.ResolveAt(x.Recent(), path, x.Req.Query, isScript)
+		}
 		return r.files.ResolveWith(path, x.Req.Query, with, isScript)
 	}
-	return r.files.ResolveWith(path, x.Req.Query, with, func(suffix string) bool {
+	runs := func(suffix string) bool {
 		if isScript(suffix) {
 			return true
 		}
-		_, handler, _ := v.handlerOf(x, l, "."+suffix)
+		_, handler, _ := v.handlerOf(x, l, suffix)
 		return handler
-	})
+	}
+	// What is remembered under a path was told to be no script by what this server and
+	// the same .htaccess files say; its suffix is asked about again.
+	if !said && x.Req.Media == "" && path[len(path)-1] != '/' && path[len(path)-1] != '.' && path[len(path)-1] != ' ' {
+		return r.files.ResolveAt(x.Recent(), path, x.Req.Query, runs)
+	}
+	return r.files.ResolveWith(path, x.Req.Query, with, runs)
 }
 
-// with is what .htaccess files say of how path is opened; said is false if they say
+// with sets what .htaccess files say of how path is opened. It returns false if they say
 // nothing beside what the root does.
-func (v *VHost) with(x *exchange.Exchange, r *route, path string, l *local) (w docroot.With, said bool) {
-	if l == nil {
-		return w, false
-	}
+func (v *VHost) with(w *docroot.With, x *exchange.Exchange, r *route, path string, l *local) (said bool) {
 	if s := l.settings; s != nil && strings.HasSuffix(path, "/") {
 		w.Index, w.OtherIndex = s.Index()
 		if s.Listing() > 0 && !r.files.Lists() && v.Listing != nil {
@@ -77,42 +85,48 @@ func (v *VHost) with(x *exchange.Exchange, r *route, path string, l *local) (w d
 		said = w.OtherIndex || w.List != 0
 	}
 	w.Links = v.links(x, r, path, l)
-	return w, said || len(w.Links) > 0
+	return said || len(w.Links) > 0
 }
 
 // links is what .htaccess files say of symbolic links on the way to path, where it is
 // stricter than what the root does. Of a context with its own location it is those
 // about the files there that count, as for who may have them.
 func (v *VHost) links(x *exchange.Exchange, r *route, path string, l *local) (list []docroot.LinksOf) {
-	name, below, ok := r.files.Filename(path)
-	dirs, chain, start := v.Htaccess, &l.chain, 1 // in the path of the chain, of what lies below the root
-	own := r.context != nil && r.context.Root != nil
-	if own {
-		dirs = r.context.Dirs
+	if r.context != nil && r.context.Root != nil {
+		dirs := r.context.Dirs
+		name, below, ok := r.files.Filename(path)
+		if !ok || dirs == nil {
+			return nil
+		}
+		rest, inside := strings.CutPrefix(name, strings.TrimSuffix(dirs.Root(), "/"))
+		if !inside {
+			return nil // refused by checkFile
+		}
+		start := len(rest) - len(below)
+		if below == "" {
+			start++
+		}
+		if below == "" || strings.HasSuffix(path, "/") {
+			rest += "/"
+		}
+		c := dirs.Walk(rest)
+		return linksOf(&c, r.files.Links(), start, x)
 	}
-	if !ok || dirs == nil {
+	if l.dirs == v.Htaccess && l.path == path {
+		return linksOf(&l.chain, r.files.Links(), 1, x)
+	}
+	c := v.Htaccess.Walk(path)
+	return linksOf(&c, r.files.Links(), 1, x)
+}
+
+// linksOf is what a chain says that is stricter than outer; what lies below the root
+// starts at a byte of its path.
+func linksOf(c *rewrite.Chain, outer docroot.Links, start int, x *exchange.Exchange) (list []docroot.LinksOf) {
+	if !c.SaysLinks() {
 		return nil
 	}
-	if own || l.dirs != dirs || l.path != path {
-		if own {
-			rest, inside := strings.CutPrefix(name, strings.TrimSuffix(dirs.Root(), "/"))
-			if !inside {
-				return nil // refused by checkFile
-			}
-			if start = len(rest) - len(below); below == "" {
-				start++
-			}
-			isDir := below == "" || strings.HasSuffix(path, "/")
-			if path = rest; isDir {
-				path += "/"
-			}
-		}
-		c := dirs.Walk(path)
-		chain = &c
-	}
-	outer := r.files.Links()
 	stricter := false
-	for _, d := range chain.Links(saidLinks[outer], rewrite.Request{Method: x.Req.Method, Client: x.Req.Client, X: x}) {
+	for _, d := range c.Links(saidLinks[outer], rewrite.Request{Method: x.Req.Method, Client: x.Req.Client, X: x}) {
 		links := outer.Stricter(rootLinks[d.Links])
 		stricter = stricter || links != outer
 		list = append(list, docroot.LinksOf{At: d.End - start, Links: links})

@@ -17,6 +17,7 @@ type local struct {
 	path     string // below the root of dirs
 	chain    rewrite.Chain
 	settings *rewrite.Settings // nil: they say nothing but who may come in
+	said     rewrite.Settings  // the first settings
 	used     bool              // as a filter
 }
 
@@ -25,12 +26,18 @@ func (l *local) enter(x *exchange.Exchange, dirs *rewrite.Dirs, path string) {
 	if l.dirs == dirs && l.path == path {
 		return
 	}
+	into := &l.said
+	if l.settings != nil {
+		into = &rewrite.Settings{} // somebody still holds what the path before was told
+	}
 	l.dirs, l.path, l.chain, l.settings = dirs, path, dirs.Walk(path), nil
 	if l.chain.Empty() {
 		return
 	}
 	l.chain.Ask(x)
-	l.settings = l.chain.Settings(rewrite.Request{Method: x.Req.Method, Client: x.Req.Client, X: x})
+	if l.chain.Settings(into, rewrite.Request{Method: x.Req.Method, Client: x.Req.Client, X: x}) {
+		l.settings = into
+	}
 	if l.settings != nil && !l.used {
 		l.used = true
 		x.Use(l)
@@ -162,11 +169,11 @@ func (v *VHost) scriptFor(name string) (s *Script, handler bool) {
 	return nil, isType
 }
 
-// handlerOf is what .htaccess files and rules say of who runs the file called name.
-// off: nobody may.
-func (v *VHost) handlerOf(x *exchange.Exchange, l *local, name string) (s *Script, handler, off bool) {
+// handlerOf is what .htaccess files and rules say of who runs files with a suffix (lower
+// case, no dot). off: nobody may.
+func (v *VHost) handlerOf(x *exchange.Exchange, l *local, suffix string) (s *Script, handler, off bool) {
 	if l != nil && l.settings != nil {
-		said, isType, isOff := l.settings.Handler(docroot.Suffix(name))
+		said, isType, isOff := l.settings.Handler(suffix)
 		if off = isOff; said != "" && !off {
 			s, handler = v.scriptFor(said)
 			handler = handler || !isType

@@ -471,7 +471,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	if verdict == docroot.Directory {
 		return v.list(x, r, l)
 	}
-	said, handler, off := v.handlerOf(x, l, res.Filename)
+	said, handler, off := v.handlerOf(x, l, docroot.Suffix(res.Filename))
 	if handler && !off {
 		verdict = docroot.Script
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +33,11 @@ func (nowhere) Abort(error)                               {}
 func (w nowhere) Context() context.Context                { return w.ctx }
 
 // benchSite is a generation with one host of 50 contexts, access lists, an access log
-// and a file of 1 KiB; htaccess says if it reads .htaccess files, of which it has one.
+// and a small file; htaccess says if it reads .htaccess files, of which it has one.
 func benchSite(t testing.TB, htaccess bool) (g *Generation, serve func()) {
 	t.Helper()
 	root := t.TempDir()
-	files := map[string]string{"www/files/1k.html": strings.Repeat("x", 1024)}
+	files := map[string]string{}
 	allow := ""
 	if htaccess {
 		allow = "<htAccess><allowOverride>31</allowOverride></htAccess>"
@@ -69,6 +71,17 @@ func benchSite(t testing.TB, htaccess bool) (g *Generation, serve func()) {
 			t.Fatal(err)
 		}
 	}
+	// A file of this package: one that is only just written is looked at with more care.
+	own, err := filepath.Abs("files_test.go")
+	if err == nil {
+		err = os.MkdirAll(root+"/www/files", 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(own, root+"/www/files/small.txt")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	fs := &xmlconf.Findings{}
 	cfg := xmlconf.LoadServer(root, fs)
 	if cfg == nil {
@@ -76,12 +89,12 @@ func benchSite(t testing.TB, htaccess bool) (g *Generation, serve func()) {
 	}
 	g = Build(cfg, &Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}, Options{}, fs)
 	t.Cleanup(g.Retire)
-	x, w := &exchange.Exchange{}, nowhere{t.Context()}
+	x, w := &exchange.Exchange{}, &nowhere{t.Context()}
 	remote := netip.MustParseAddrPort("192.0.2.1:4711")
 	serve = func() {
 		x.Reset(w)
 		q := &x.Req
-		q.Method, q.Target, q.Host, q.Scheme, q.Proto, q.Listener, q.Remote = "GET", "/files/1k.html", "site.test", "http", "HTTP/1.1", "http tcp 127.0.0.1:1", remote
+		q.Method, q.Target, q.Host, q.Scheme, q.Proto, q.Listener, q.Remote = "GET", "/files/small.txt", "site.test", "http", "HTTP/1.1", "http tcp 127.0.0.1:1", remote
 		q.Fields.Add("User-Agent", "bench")
 		q.Fields.Add("Accept", "*/*")
 		x.Began = time.Now()
@@ -112,5 +125,20 @@ func BenchmarkStaticFile(b *testing.B) {
 				serve()
 			}
 		})
+	}
+}
+
+// What a small file takes beside its head: nothing, and with .htaccess files what is
+// known of them for one request.
+func TestStaticFileAllocations(t *testing.T) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector allocates")
+	}
+	for htaccess, most := range map[bool]float64{false: 0, true: 1} {
+		_, serve := benchSite(t, htaccess)
+		serve()
+		if n := testing.AllocsPerRun(100, serve); n > most {
+			t.Errorf("htaccess %v: %v allocations, at most %v", htaccess, n, most)
+		}
 	}
 }

@@ -17,18 +17,21 @@ type DirLinks struct {
 	Links Links
 }
 
+// SaysLinks reports whether some file on the way says anything of symbolic links.
+func (c *Chain) SaysLinks() bool {
+	for i := range c.n {
+		if c.at(i).links {
+			return true
+		}
+	}
+	return false
+}
+
 // Links returns what Options of the files on the way to the path say of symbolic
 // links, the outer ones first; nil if they say nothing. start is what holds before
 // them. An inner file may lift what an outer one says, as in Apache: it is the virtual
 // host that bounds both. r.Path is not read.
 func (c *Chain) Links(start Links, r Request) (list []DirLinks) {
-	says := false
-	for i := range c.n {
-		says = says || c.at(i).links
-	}
-	if !says {
-		return nil
-	}
 	r.Name, r.host = c.name, c.d.opt.Host
 	if r.URL == "" {
 		r.URL = c.url()

@@ -303,7 +303,7 @@ func TestHtaccessBadInput(t *testing.T) {
 		if p := c.Rules(true).Program; p != nil {
 			p.Run(x, &Host{})
 		}
-		c.Settings(Request{Method: "GET", Client: x.Req.Client, X: x})
+		c.Settings(&Settings{}, Request{Method: "GET", Client: x.Req.Client, X: x})
 	}
 	line := "Header set X-A b\n"
 	f(strings.Repeat(line, (1<<20)/len(line)), 0)

@@ -15,19 +15,21 @@ type Settings struct {
 	list  []*said // outer first; of a file before its containers
 	host  *Host
 	spent time.Duration // on the backtracking engine
+	room  [6]*said      // of list, for what most files say
 }
 
-// Settings returns what is said about r, nil if nothing is. Of containers whose
-// condition is not known, what takes something away is kept alone.
-func (c *Chain) Settings(r Request) *Settings {
-	var s *Settings
+// Settings fills s, which is empty, with what is said about r, and reports whether
+// anything is. Of containers whose condition is not known, what takes something away is
+// kept alone.
+func (c *Chain) Settings(s *Settings, r Request) (says bool) {
 	for i := range c.n {
 		f := c.at(i)
 		if f.say == nil {
 			continue
 		}
-		if s == nil {
-			s = &Settings{host: c.d.opt.Host}
+		if !says {
+			says = true
+			s.list, s.host = s.room[:0], c.d.opt.Host
 			if r.Name == "" {
 				r.Name = c.name
 			}
@@ -38,7 +40,7 @@ func (c *Chain) Settings(r Request) *Settings {
 		}
 		s.gather(f.say, &r)
 	}
-	return s
+	return says
 }
 
 func (s *Settings) gather(sec *section, r *Request) {
