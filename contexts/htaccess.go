@@ -130,15 +130,17 @@ func (v *VHost) rulesAt(x *exchange.Exchange, l *local, c *Context, list []*rewr
 	return list, at
 }
 
-// named is where a rule with [P] of a .htaccess file sends: declared processors alone
-// (R-P-4).
-func (v *VHost) named(to *rewrite.Target) (*Target, error) {
-	t := v.Named[to.Authority]
-	if t == nil || to.Dynamic || to.Scheme == "" || to.Scheme == "unix" {
-		return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] to %q, which is no processor of type proxy", to.File, to.Line, to.Authority)
+// named is where a rule with [P] sends that may name declared processors alone: one of a
+// .htaccess file, or one that makes the name of the request (R-P-4).
+func (v *VHost) named(out *rewrite.Outcome) (*Target, error) {
+	to := out.Proxy
+	scheme, name := to.Scheme+out.Scheme, to.Authority+out.Authority
+	t := v.Named[name]
+	if t == nil || scheme == "" || scheme == "unix" || to.Dynamic && to.Htaccess {
+		return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] to %q, which is no processor of type proxy", to.File, to.Line, name)
 	}
-	if to.Scheme == "https" && !t.Secure {
-		return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] with https to processor %q, which is not reached by TLS", to.File, to.Line, to.Authority)
+	if scheme == "https" && !t.Secure {
+		return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] with https to processor %q, which is not reached by TLS", to.File, to.Line, name)
 	}
 	return t, nil
 }

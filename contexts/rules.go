@@ -159,12 +159,12 @@ func (v *VHost) take(x *exchange.Exchange, out *rewrite.Outcome) (*proxied, erro
 		}
 	case rewrite.Proxied:
 		to := v.Targets[out.Proxy]
-		if to == nil && !out.Proxy.Htaccess {
+		if to == nil && !out.Proxy.Htaccess && !out.Proxy.Dynamic {
 			panic("BUG: contexts: a target of [P] that was not built")
 		}
 		if to == nil {
 			var err error
-			if to, err = v.named(out.Proxy); err != nil {
+			if to, err = v.named(out); err != nil {
 				return nil, err
 			}
 		}

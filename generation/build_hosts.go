@@ -27,6 +27,7 @@ type host struct {
 	authorizers map[*processor]*script.Authorizer
 	adHoc       map[string]*processor // hosts that rules with [P] name, by address
 	answers     answers               // where no context says anything
+	dynamic     bool                  // rules with [P] make names of processors of requests
 }
 
 // buildVHost resolves one virtual host. What cannot be honoured closes it.
@@ -59,11 +60,12 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	}
 	ho := &host{Host: h, out: v, procs: b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server), adHoc: map[string]*processor{}, answers: said}
 	b.buildRules(ho)
-	if v.Htaccess = b.buildHtaccess(ho, h.Conf.DocRoot, "/"); v.Htaccess != nil {
-		b.buildNamed(ho)
-	}
+	v.Htaccess = b.buildHtaccess(ho, h.Conf.DocRoot, "/")
 	b.buildScripts(ho)
 	b.buildContexts(ho)
+	if v.Htaccess != nil || ho.dynamic {
+		b.buildNamed(ho)
+	}
 	b.buildSockets(ho)
 	b.reportShadowed(ho)
 }

@@ -57,7 +57,7 @@ func anyRules(list []*xmlconf.Context) bool {
 func (b *builder) compileRules(h *host, r *xmlconf.Rewrite, src rewrite.Source) *rewrite.Program {
 	at := r.TextAt("rules")
 	src.Text, src.File, src.Line, src.Column = r.Rules, at.File, at.Line, at.Column
-	src.Base, src.Maps = r.Base, h.maps
+	src.Base, src.Maps, src.Dynamic = r.Base, h.maps, r.AllowDynamicProxy
 	src.Include = func(name string) (string, string, error) { return b.ruleFile(h, name) }
 	p, problems := rewrite.Compile(src)
 	if !ruled(h, r, p) {
@@ -81,6 +81,10 @@ func (b *builder) compileRules(h *host, r *xmlconf.Rewrite, src rewrite.Source) 
 		return nil
 	}
 	for _, t := range p.Targets() {
+		if t.Dynamic && r.AllowDynamicProxy {
+			h.dynamic = true
+			continue
+		}
 		place := at
 		place.File, place.Line, place.Column = t.File, t.Line, t.Column
 		h.out.Targets[t] = b.buildTarget(h, r, t, place)
@@ -210,7 +214,7 @@ func (b *builder) buildTarget(h *host, r *xmlconf.Rewrite, t *rewrite.Target, at
 	}
 	switch {
 	case t.Dynamic:
-		return bad("name a processor; a host that the client chooses is not honoured", "[P] makes its host of the request")
+		return bad("name a processor, or write <allowDynamicProxy>1</allowDynamicProxy> where what the rule makes is the name of one", "[P] makes its host of the request")
 	case t.Scheme == "": // told by the compiler
 		return &contexts.Target{Handler: answer(502, "bad_target", "rewrite rule at %s:%d", t.File, t.Line)}
 	case p != nil && t.Scheme == "https" && p.fault == "" && !secure(p):
@@ -233,7 +237,8 @@ func (b *builder) buildTarget(h *host, r *xmlconf.Rewrite, t *rewrite.Target, at
 }
 
 // buildNamed makes a target of each processor of HTTP that the host knows, for rules
-// with [P] of .htaccess files, which are read later (R-P-4).
+// with [P] of .htaccess files, which are read later, and for those that make the name of
+// the request (R-P-4).
 func (b *builder) buildNamed(h *host) {
 	h.out.Named = map[string]*contexts.Target{}
 	for ps := h.procs; ps != nil; ps = ps.parent {
@@ -242,7 +247,7 @@ func (b *builder) buildNamed(h *host) {
 			if p.runs != xmlconf.KindProxy || h.out.Named[k.name] != nil {
 				continue
 			}
-			b.use(h, p, nil, "[P] of .htaccess", false)
+			b.use(h, p, nil, "[P] by name", false)
 			h.out.Named[k.name] = &contexts.Target{Handler: b.buildProxy(h, p, nil, nil), Serves: exchange.Proxy, Scope: p.scope,
 				Group: p.decl.Name, Secure: p.fault == "" && secure(p)}
 		}

@@ -71,3 +71,55 @@ func TestAdHocProxy(t *testing.T) {
 	f(allow, "http://127.0.0.1:nope", 2)
 	f(allow, "http://%{HTTP_HOST}", 2)
 }
+
+// R-P-4: a host that is made of the request is refused, or with allowDynamicProxy the
+// name of a processor; nothing that a client sends leads anywhere else.
+func TestDynamicProxy(t *testing.T) {
+	rules := func(more string) safetyParts {
+		return safetyParts{vhost: `<extProcessor><type>proxy</type><name>app</name><address>127.0.0.1:1</address></extProcessor>
+			<extProcessor><type>proxy</type><name>tls</name><address>https://127.0.0.1:1</address></extProcessor>
+			<extProcessor><type>fcgi</type><name>php</name><address>127.0.0.1:1</address></extProcessor>
+			<rewrite><enable>1</enable>` + more + `<map><name>low</name><location>int:tolower</location></map><rules>
+			RewriteRule ^/to/([^/]+)(/.*)?$ http://$1$2 [P]
+			RewriteRule ^/host/(.*)$ http://%{HTTP:X-To}/$1 [P]
+			RewriteRule ^/map/([^/]*)/(.*)$ http://${low:$1}/$2 [P]
+			RewriteRule ^/tls/([^/]*)/(.*)$ https://$1/$2 [P]
+			RewriteRule ^/any/(.*)$ %{HTTP:X-Url}://$1/ [P]
+			RewriteRule ^/app(.*)$ http://app$1 [P]
+			</rules></rewrite>
+			<htAccess><allowOverride>31</allowOverride></htAccess>`,
+			files: map[string]string{"ht/.htaccess": "RewriteEngine on\nRewriteRule ^(.*)$ http://%{HTTP:X-To}/$1 [P]"}}
+	}
+	ask, fs := rules("<allowDynamicProxy>1</allowDynamicProxy>").site(t)
+	for _, f := range fs.All() {
+		if f.Code == "E-REWRITE" {
+			t.Error(f)
+		}
+	}
+	f := func(path, to, group string) {
+		t.Helper()
+		x, _ := ask("GET", path, "X-To: "+to, "X-Url: "+to)
+		if x.Route.Group != group || x.Resp.Status != 502 && x.Resp.Status != 503 || group == "" && x.Resp.Fields.Get("X-Httpjet-Proxy-Error") != "bad_target" {
+			t.Errorf("%s to %q: %d, group %q, want %q", path, to, x.Resp.Status, x.Route.Group, group)
+		}
+	}
+	f("/to/app/x", "", "app")
+	f("/host/x?a=b", "app", "app")
+	f("/map/APP/x", "", "app")
+	f("/tls/tls/x", "", "tls")
+	f("/app/x", "", "app")
+	for _, name := range []string{"127.0.0.1:1", "php", "other.test", "app:80", "user@app", "app@127.0.0.1", "APP", "app%2F", "", "app.", "app#", "app?", `app\`} {
+		f("/host/x", name, "")
+	}
+	f("/to/app", "", "") // LiteSpeed too: a name needs its slash
+	f("/to/127.0.0.1/x", "", "")
+	f("/tls/app/x", "", "")
+	f("/any/app", "gopher", "")
+	f("/any/app", "", "")
+	f("/ht/x", "app", "")
+	ask, _ = rules("").site(t)
+	for _, path := range []string{"/to/app/x", "/host/x", "/map/app/x", "/any/app", "/ht/x"} {
+		f(path, "app", "")
+	}
+	f("/app/x", "", "app")
+}

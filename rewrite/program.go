@@ -39,6 +39,7 @@ type Source struct {
 	MapOf func(name, location string) (*Map, error)
 
 	Htaccess bool // of a .htaccess file: [P] may not name Unix sockets
+	Dynamic  bool // [P] may make the name of a processor of the request (R-P-4)
 }
 
 // Severity is how bad a Problem is.
@@ -112,7 +113,7 @@ type Target struct {
 	Scheme    string // http, https, ws, wss, h2, h2s or unix
 	Authority string // as in the rule: the name of a processor, or host and port; of unix the path of the socket
 	Htaccess  bool   // of a .htaccess file: it may name declared processors alone
-	Dynamic   bool   // the authority is made of the request: Authority is ""
+	Dynamic   bool   // the authority is made of the request: Authority is "", that of the Outcome counts
 
 	File         string // of the rule
 	Line, Column int
@@ -137,11 +138,14 @@ type Outcome struct {
 	Status   int
 	Location string
 	Proxy    *Target
-	End      bool     // no more rewriting of this request
-	Last     bool     // [L] has ended the rules: those that follow in the same set do not run
-	Cookies  []string // values of Set-Cookie
-	Type     string   // of [T] or [H], which are the same: a media type, or the name of a handler; "" for none
-	Err      error    // *exchange.Error
+	// Of a Proxy whose authority is made of the request, what it is; Scheme is "" if
+	// that is not allowed.
+	Scheme, Authority string
+	End               bool     // no more rewriting of this request
+	Last              bool     // [L] has ended the rules: those that follow in the same set do not run
+	Cookies           []string // values of Set-Cookie
+	Type              string   // of [T] or [H], which are the same: a media type, or the name of a handler; "" for none
+	Err               error    // *exchange.Error
 
 	rule *rule // that decided
 }

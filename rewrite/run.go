@@ -264,7 +264,14 @@ func (r *run) answer(u *rule, status int) Outcome {
 func (r *run) proxied(u *rule, raw, query string) Outcome {
 	t := u.target
 	out := Outcome{Kind: Proxied, Proxy: t, End: u.end, rule: u}
+	made := t.Dynamic && len(u.sub.path) > 0 // else it is not allowed, and refused by the table
+	if made {
+		out.Scheme, out.Authority, raw = cutTarget(raw)
+	}
 	switch {
+	case made && (out.Authority == "" || raw == ""):
+		return Outcome{Kind: Failed, rule: u,
+			Err: exchange.Fail(502, "bad_target", "%s:%d: what [P] makes is no URL of a processor with a path", u.file, u.line)}
 	case raw == "" || u.sub.slash && raw == "/":
 		raw = "/"
 	case raw[0] != '/': // a value would extend the host (R-P-4)
@@ -273,9 +280,20 @@ func (r *run) proxied(u *rule, raw, query string) Outcome {
 	}
 	out.Target = join(raw, query)
 	if r.explains {
-		r.x.Detail("line %d: proxied to %s://%s%s", u.line, t.Scheme, t.Authority, out.Target)
+		r.x.Detail("line %d: proxied to %s://%s%s", u.line, t.Scheme+out.Scheme, t.Authority+out.Authority, out.Target)
 	}
 	return out
+}
+
+// cutTarget parts a URL that a rule has made. Without a path there is none of a
+// processor, as in LiteSpeed.
+func cutTarget(url string) (scheme, authority, path string) {
+	scheme, rest, ok := strings.Cut(url, "://")
+	i := strings.IndexByte(rest, '/')
+	if scheme = strings.ToLower(scheme); !ok || i <= 0 || !proxySchemes[scheme] {
+		return "", "", ""
+	}
+	return scheme, rest[:i], rest[i:]
 }
 
 // end is the outcome when the rules are through.

@@ -146,7 +146,7 @@ func (c *compiler) compileTarget(u *rule, text string) error {
 	scheme = strings.ToLower(scheme)
 	if !ok || !proxySchemes[scheme] {
 		if len(t) > 0 && t[0].kind == value && isURL(t) {
-			target.Dynamic = true
+			c.dynamic(u, t)
 			return nil
 		}
 		return fmt.Errorf("[P] to %q: the target is no http, https, ws, wss, h2 or h2s URL", text)
@@ -161,9 +161,10 @@ func (c *compiler) compileTarget(u *rule, text string) error {
 		authority = authority[i+1:] // userinfo goes nowhere
 	}
 	if authority == "" {
-		if target.Dynamic = len(t) > 1; !target.Dynamic {
+		if len(t) < 2 {
 			return fmt.Errorf("[P] to %q: the target has no host", text)
 		}
+		c.dynamic(u, t)
 		return nil
 	}
 	if strings.ContainsAny(authority, " \t\\#<>\"%") {
@@ -173,6 +174,16 @@ func (c *compiler) compileTarget(u *rule, text string) error {
 	s.slash = end == len(rest) && len(t) > 1
 	s.rest(t, rest[end:], u.qsl)
 	return nil
+}
+
+// dynamic makes all of t, with its host, what the rule works out for each request.
+func (c *compiler) dynamic(u *rule, t template) {
+	u.target.Dynamic = true
+	if c.src.Dynamic {
+		u.target.Scheme = "" // that of each request counts
+		u.sub.split(t, u.qsl)
+		u.sub.encode(false)
+	}
 }
 
 // rest sets path and query of a target, whose first literal has rest behind the
