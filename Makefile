@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite interop-lsphp docs deb deb-test clean
+.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test clean
 
 all: build vet test
 
@@ -44,6 +44,9 @@ interop: build ## against real programs; installs them, a missing one fails
 
 interop-lsphp: build ## against lsphp, built from Debian's source once; HTTPJET_LSPHP_CACHE says where
 	$(GO) run ./interop ci lsphp
+
+interop-cache: build ## the public suite for HTTP caches, from the checkout that CACHE_TESTS names; writes docs/cache-conformance.md
+	$(GO) run ./interop ci cache-tests
 
 interop-ci: build
 	$(GO) run ./interop ci

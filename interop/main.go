@@ -12,8 +12,9 @@
 // It prints one line per check, "ok" or "FAIL", and exits 1 after any FAIL. With
 // --write the results go to docs/interop.md as well. --bin runs a program that is
 // built already, --load says how long the section load lasts: 10m, in a ci run 20s,
-// if not given. A section's name runs that section alone; the section lsphp, which
-// builds its program from source once, runs in no other way, and WordPress and
+// if not given. A section's name runs that section alone; the sections lsphp, which
+// builds its program from source once, and cache-tests, which needs a checkout that
+// CACHE_TESTS names, run in no other way, and WordPress and
 // MediaWiki, which are heavy to install, not in a ci run. A full run has them behind
 // lsphp too.
 package main
@@ -119,6 +120,7 @@ var sections = []section{
 	{"slow", slow, ""},
 	{"load", load, ""},
 	{"lsphp", lsphp, apart},
+	{"cache-tests", cacheTests, apart},
 }
 
 // all installs, builds, and runs the sections one after the other.
