@@ -20,7 +20,7 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
-	/* 1 wires    */ "store rawio epoll h1 tlsconf staples rewrite access docroot accesslog metrics trace headers apps freshness compress",
+	/* 1 wires    */ "store rawio epoll h1 h2 tlsconf staples rewrite access docroot accesslog metrics trace headers apps freshness compress",
 	/* 2 upstream */ "extproc",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
@@ -47,7 +47,7 @@ var census = []string{
 	"proxycache.run", // of a response that is made anew
 	"gateway.pumpBody",
 	"generation.rehearsePeer", "probes.run", "probes.probe",
-	"front.accept", "front.serveConn", "front.watchSockets", "front.giveBack",
+	"front.accept", "front.serveConn", "front.readH2", "front.writeH2", "front.watchSockets", "front.giveBack",
 	"front.acceptQUIC", "front.serveH3", "front.sayGoAway", // and those of packages quic and http3, which end with their connection or transport
 	"server.watchSignals", "server.watchFiles", "server.expireIdle",
 	"staples.run",

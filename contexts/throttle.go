@@ -85,6 +85,7 @@ func pause(x *exchange.Exchange, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
+	x.MayWait()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

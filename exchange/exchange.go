@@ -239,6 +239,14 @@ type FileSender interface {
 	SendFile(f *os.File, off, n int64) (int64, error)
 }
 
+// Waiter is implemented by wires whose goroutine serves other exchanges as well. Only
+// Exchange asks for it.
+type Waiter interface {
+	// MayWait says that who serves the exchange may now wait, for something else than the
+	// wire: it has to have the goroutine for itself.
+	MayWait()
+}
+
 // Roomer is implemented by wires that know how much their client takes at once.
 // Only Exchange asks for it.
 type Roomer interface {
@@ -423,6 +431,23 @@ func (x *Exchange) Reset(w Wire) {
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0
 	x.started, x.headHeld, x.noBody, x.upgraded = false, false, false, false
+}
+
+// Rewire makes w the wire of an exchange that has not begun.
+func (x *Exchange) Rewire(w Wire) {
+	if x.started {
+		panic("BUG: exchange: another wire behind the head")
+	}
+	x.wire = w
+}
+
+// MayWait is called by who serves x before it may wait for anything but the wire: an
+// upstream, a rate, a slow computation. A wire whose goroutine serves other exchanges as
+// well leaves it to x then. Who does not call it makes them wait a little (10 ms).
+func (x *Exchange) MayWait() {
+	if w, ok := x.wire.(Waiter); ok {
+		w.MayWait()
+	}
 }
 
 // Context is done soon after the client is gone, or when the server cuts the

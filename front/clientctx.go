@@ -11,7 +11,7 @@ import (
 // somebody waits for it: only then the Server's watcher is told, and only if the
 // exchange takes long the kernel.
 type clientCtx struct {
-	c *h1conn
+	c *h1conn // whose client is watched; nil: somebody else tells when it is gone
 
 	mu     sync.Mutex
 	done   chan struct{}
@@ -83,7 +83,7 @@ func (x *clientCtx) AfterFunc(f func()) (stop func() bool) {
 // want reports whether now somebody waits for the first time, and when the exchange
 // began. x.mu is held: no exchange ends meanwhile.
 func (x *clientCtx) want() (began time.Time, first bool) {
-	if x.wanted || x.err != nil || x.c.sock.raw == nil {
+	if x.wanted || x.err != nil || x.c == nil || x.c.sock.raw == nil {
 		return began, false
 	}
 	x.wanted = true

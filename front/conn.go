@@ -46,7 +46,7 @@ type conn struct {
 
 	life   atomic.Pointer[life]      // its context, if asked for
 	client atomic.Pointer[clientCtx] // that of the HTTP/1 exchange, if asked for
-	goAway atomic.Pointer[h2Server]  // set while the connection speaks HTTP/2
+	h2     atomic.Pointer[h2conn]    // set once the connection speaks HTTP/2
 	tunnel atomic.Pointer[h1conn]    // set while it is a tunnel whose handler has returned
 
 	h3 *h3conn // of one that came over QUIC, which has no sock; else nil
@@ -89,15 +89,23 @@ func (c *conn) serve() (parked bool) {
 	if !c.greeted && !c.greet() {
 		return false
 	}
+	if h := c.h2.Load(); h != nil {
+		h.serve()
+		return true
+	}
 	if c.tunnel.Load() == nil {
 		if c.lis.Key.Secure && c.tls == nil && !c.handshake() {
 			return false
 		}
 		if c.tls != nil && c.tls.NegotiatedProtocol == "h2" {
-			serveH2(c, c.nc)
-			return false
+			newH2(c).serve()
+			return true
 		}
 		if newH1(c).serve() {
+			return true
+		}
+		if h := c.h2.Load(); h != nil {
+			h.serve()
 			return true
 		}
 	}
@@ -121,6 +129,7 @@ func (c *conn) finish() {
 // handshake completes TLS within the connection timeout. It costs one deadline
 // for all of it, so that a client cannot stretch it byte by byte.
 func (c *conn) handshake() bool {
+	c.sock.records = newRecords(&c.sock)
 	tc := tls.Server(&c.sock, c.lis.tls)
 	c.sock.SetDeadline(time.Now().Add(c.srv.Current().Limits().connTimeout()))
 	if err := tc.Handshake(); err != nil { // cut closes the socket, which ends it
@@ -136,6 +145,10 @@ func (c *conn) handshake() bool {
 	c.sock.SetDeadline(time.Time{})
 	cs := tc.ConnectionState()
 	c.tls, c.nc = &cs, tc
+	if cs.NegotiatedProtocol != "h2" {
+		c.sock.ahead = append(c.sock.records.rest(), c.sock.ahead...)
+		c.sock.records = nil
+	}
 	return true
 }
 
@@ -161,7 +174,7 @@ func (c *conn) retire() {
 		c.h3.goAway()
 		return
 	}
-	if h := c.goAway.Load(); h != nil {
+	if h := c.h2.Load(); h != nil {
 		h.shutdown()
 		return
 	}

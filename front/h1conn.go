@@ -139,8 +139,10 @@ func (c *h1conn) serve() (parked bool) {
 		}
 		if c.n++; c.n == 1 && err == nil && head[:len(head)-len(id)] == preface && c.tls == nil && c.lim.EnableH2C {
 			c.sock.SetDeadline(time.Time{})
-			serveH2(c.conn, &replay{sock: &c.sock, head: []byte(preface + string(c.r.Take()))})
-			return false
+			c.sock.ahead = append([]byte(preface+string(c.r.Take())), c.sock.ahead...)
+			c.sock.give = nil
+			newH2(c.conn)
+			return false // and the connection goes on with HTTP/2
 		}
 		c.begin()
 		if err == nil {

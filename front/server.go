@@ -43,7 +43,10 @@ type Server struct {
 	parked                                   atomic.Int64
 	http10, http11, http2, http3             atomic.Int64
 
-	own atomic.Pointer[ownLines] // of the current second
+	h2 h2Counters
+
+	own   atomic.Pointer[ownLines]    // of the current second
+	ownH2 atomic.Pointer[ownFieldsOf] // the same for HTTP/2
 
 	watcher atomic.Pointer[epoll.Watcher] // nil until one is needed; set once, with mu held
 	watched chan struct{}                 // closed when the watcher's goroutine has ended
@@ -72,6 +75,7 @@ type Stats struct {
 	Bugs                         int64 // panics recovered
 	Watched                      int64 // exchanges that took so long that their client was watched
 	HTTP10, HTTP11, HTTP2, HTTP3 int64 // requests
+	H2                           H2Stats
 }
 
 // Snapshot returns the counters.
@@ -84,6 +88,7 @@ func (s *Server) Snapshot() Stats {
 		Accepted:  s.accepted.Load(),
 		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(), Strangers: s.strangers.Load(),
 		Bugs: s.bugs.Load(), Watched: s.watches.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(), HTTP3: s.http3.Load(),
+		H2: s.h2.snapshot(),
 	}
 }
 

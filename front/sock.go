@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ type sock struct {
 	ahead  []byte        // read from the socket, and to be read first
 
 	give func() // gives the memory of ReadLazy back; set by its user
+
+	records *records // between this socket and TLS, in a handshake and over HTTP/2; else nil
 }
 
 // rawMost is the most that a write hands to the kernel without telling the
@@ -34,17 +37,25 @@ func (s *sock) init(nc net.Conn) {
 // ReadLazy reads into the memory that take returns and holds none while it waits
 // (h1.LazyReader).
 func (s *sock) ReadLazy(take func() []byte) (int, error) {
+	return s.readLazy(take, s.give)
+}
+
+// readLazy is ReadLazy for who gives memory back by himself.
+func (s *sock) readLazy(take func() []byte, give func()) (int, error) {
 	if len(s.ahead) > 0 {
 		return s.readAhead(take()), nil
 	}
 	if s.raw == nil {
 		return s.Conn.Read(take())
 	}
-	return s.raw.ReadLazy(rawio.Memory{Take: take, Give: s.give})
+	return s.raw.ReadLazy(rawio.Memory{Take: take, Give: give})
 }
 
 // Read reads as net.Conn does.
 func (s *sock) Read(p []byte) (int, error) {
+	if s.records != nil {
+		return s.records.Read(p)
+	}
 	if len(s.ahead) > 0 {
 		return s.readAhead(p), nil
 	}
@@ -65,6 +76,9 @@ func (s *sock) readAhead(p []byte) int {
 
 // Write writes as net.Conn does.
 func (s *sock) Write(p []byte) (int, error) {
+	if s.records != nil && s.records.keep(p) {
+		return len(p), nil
+	}
 	if s.raw == nil || len(p) > rawMost {
 		return s.Conn.Write(p)
 	}
@@ -147,3 +161,6 @@ func (s *sock) reset() {
 		l.SetLinger(0)
 	}
 }
+
+// watched is the socket as a parked connection waits for it.
+func (s *sock) watched() [2]syscall.RawConn { return [2]syscall.RawConn{s.raw.Raw()} }

@@ -63,7 +63,7 @@ func (c *h1conn) carry() (parked bool) {
 	c.r = nil // nothing is left in it
 	rest := c.restPeriod()
 	for {
-		r, resting := c.srv.runTunnel(c, rest)
+		r, resting := c.srv.runTunnel(&c.x, c.tun, c.cut, rest)
 		if !resting {
 			break
 		}
@@ -83,16 +83,16 @@ func (c *h1conn) carry() (parked bool) {
 	return false
 }
 
-// runTunnel runs the tunnel of c and recovers a panic, which cuts it.
-func (s *Server) runTunnel(c *h1conn, rest time.Duration) (r exchange.Rest, resting bool) {
+// runTunnel runs what x has become and recovers a panic, which cuts it.
+func (s *Server) runTunnel(x *exchange.Exchange, t exchange.Tunnel, cut func(), rest time.Duration) (r exchange.Rest, resting bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.panicked("panic in tunnel", &c.x, p)
-			c.cut()
+			s.panicked("panic in tunnel", x, p)
+			cut()
 			resting = false
 		}
 	}()
-	return c.tun.Run(rest)
+	return t.Run(rest)
 }
 
 // duplex is an upgraded connection. Read is used by one goroutine, Write and

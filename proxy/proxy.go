@@ -57,6 +57,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err := hop.fill(h, x); err != nil {
 		return err
 	}
+	x.MayWait()
 	held, err := h.hold(x, &hop.call)
 	if err != nil {
 		return err

@@ -113,6 +113,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 // call offers the call to one peer after the other until one takes it.
 // Its reply goes to take.
 func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) error {
+	x.MayWait()
 	choice := h.o.Group.Choice(x)
 	at := x.Recent()
 	var last error

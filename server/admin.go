@@ -28,6 +28,7 @@ func (s *Server) observe() {
 			return metrics.Clients{Refused: uint64(n.Refused), Banned: uint64(n.Banned), Delayed: uint64(n.Delayed), Limited: uint64(n.Limited),
 				Strangers: uint64(s.front.Snapshot().Strangers)}
 		},
+		HTTP2: s.http2Counts,
 		Lookups: func() metrics.Lookups {
 			n := s.kept.Dialer.Resolver.Stats()
 			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}
@@ -64,6 +65,16 @@ func (s *Server) observe() {
 		}
 		return nil
 	})
+}
+
+// http2Counts are those of the front end.
+func (s *Server) http2Counts() metrics.HTTP2 {
+	n := s.front.Snapshot().H2
+	out := metrics.HTTP2{Resets: uint64(n.Resets), Refused: uint64(n.Refused), Ended: make(map[string]uint64, len(n.Ended))}
+	for code, v := range n.Ended {
+		out.Ended[code] = uint64(v)
+	}
+	return out
 }
 
 // state is the process as status shows it. Any goroutine may call it.

@@ -54,6 +54,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	if err != nil {
 		return err
 	}
+	x.MayWait()
 	choice := h.Group.Choice(x)
 	at := x.Recent()
 	var last error

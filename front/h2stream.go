@@ -1,0 +1,574 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"httpjet/exchange"
+	"httpjet/h1"
+	"httpjet/h2"
+)
+
+// Places where an exchange may be served.
+const (
+	onReader = iota // on the goroutine of the reader
+	onOwn           // on one that has been the reader's
+	ended
+)
+
+// h2stream is one exchange and the Wire of it. Fields without a note belong to the
+// goroutine that serves it.
+//
+// Life: newStream → begin, on the goroutine of the reader → leave, if it has to wait →
+// finish. One that the client or the connection has ended is killed first: it stays
+// served until its handler has noticed.
+type h2stream struct {
+	c     *h2conn
+	x     exchange.Exchange
+	site  Site
+	lim   *Limits
+	id    uint32
+	rank  h2.Rank // guarded by c.mu
+	place atomic.Int32
+	text  [32]byte // id of the request
+
+	expect  bool // the client may wait for a 100
+	started atomic.Bool
+	stopped atomic.Bool
+	ctx     atomic.Pointer[clientCtx]
+	tunnel  *h2Tunnel // of an extended CONNECT; else nil
+
+	// Of the response.
+	bounded, noBody, upgraded, deaf bool
+	left                            int64 // bytes of the announced length not yet written
+
+	// Guarded by c.mu.
+	gone     error // why the client gets and sends no more; nil: it does
+	sentEnd  bool
+	lastAt   int // where the head of the last frame is in c.out, while c.gen is lastGen
+	lastGen  uint64
+	window   h2.Window
+	turn     bool // it was woken to send
+	waits    bool // for writable
+	queued   bool // in c.queue
+	writable chan struct{}
+
+	body     h2Body
+	over     bool  // nothing more comes
+	short    bool  // and that is too early
+	declared int64 // length, -1: unknown
+	got      int64
+	recv     int // bytes that the client may send
+	full     int // what recv is when all was read
+	owed     int
+	readBy   time.Time // of a tunnel; zero: none
+	readable chan struct{}
+	trailers *exchange.Fields
+	tun      exchange.Tunnel // what it has become; nil: nothing
+}
+
+func newFields() *exchange.Fields { return &exchange.Fields{} }
+
+// newStream returns a stream for a request whose head is to be decoded.
+func (c *h2conn) newStream(id uint32) *h2stream {
+	s := c.kept
+	c.kept = nil
+	if s == nil {
+		s = &h2stream{c: c}
+	} else {
+		s.expect, s.bounded, s.noBody, s.upgraded, s.deaf, s.left = false, false, false, false, false, 0
+		s.gone, s.sentEnd, s.over, s.short, s.got, s.owed = nil, false, false, false, 0, 0
+		s.started.Store(false)
+		s.place.Store(onReader)
+	}
+	s.id, s.lastGen = id, 0
+	s.recv, s.full = h2Ahead, h2Ahead
+	s.site = c.srv.Current()
+	s.lim = s.site.Limits()
+	s.x.Reset(s)
+	return s
+}
+
+// begin serves a request whose head is c.head, on the goroutine of the reader. It
+// returns true if another goroutine is the reader now.
+func (c *h2conn) begin(s *h2stream, ends bool) (handed bool) {
+	err := s.fill(&c.head, ends)
+	c.mu.Lock()
+	c.active++
+	s.over = ends
+	s.window = h2.Window(c.peer.Window)
+	s.rank = h2.ParseRank(c.head.Priority)
+	c.mu.Unlock()
+	c.take(s)
+	s.serve(err)
+	reads := s.place.CompareAndSwap(onReader, ended)
+	if reads {
+		c.inline.Store(nil)
+	}
+	s.finish()
+	if reads && s.again() {
+		c.kept = s
+	}
+	return !reads
+}
+
+// again reports whether s is as new: nobody else can have a hold of it.
+func (s *h2stream) again() bool {
+	ctx := s.ctx.Load()
+	return s.declared == 0 && s.tunnel == nil && s.writable == nil && s.readable == nil && s.trailers == nil &&
+		!s.stopped.Load() && s.gone == nil && (ctx == nil || ctx.unused())
+}
+
+// leave makes another goroutine the reader, if the one that serves s is it. Anybody may
+// call it.
+func (s *h2stream) leave() {
+	if !s.place.CompareAndSwap(onReader, onOwn) {
+		return
+	}
+	c := s.c
+	c.mu.Lock()
+	if s.gone == nil {
+		c.ids = append(c.ids, s.id)
+		c.streams = append(c.streams, s)
+	}
+	c.mu.Unlock()
+	c.inline.Store(nil)
+	go readH2(c)
+}
+
+// MayWait implements exchange.Waiter.
+func (s *h2stream) MayWait() { s.leave() }
+
+// fill sets x.Req from the head. Its error is the answer.
+func (s *h2stream) fill(h *h2.Head, ends bool) error {
+	c, q := s.c, &s.x.Req
+	s.text = newID()
+	q.ID = unsafe.String(&s.text[0], len(s.text)) // s is not used again before x is
+	q.Proto, q.Method, q.Scheme, q.Target, q.Host = "HTTP/2.0", h.Method, "http", h.Path, h.Authority
+	if c.tls != nil { // :scheme is the client's word
+		q.Scheme, q.TLS = "https", c.tls
+	}
+	if h.Authority == "" {
+		q.Host = h.Host
+	}
+	q.Listener, q.Remote, q.Local, q.Client = c.lis.Name(), c.remote, c.local, c.remote.Addr()
+	s.x.Began, s.x.Called = c.now, c.now
+	s.expect = h.Expect && !ends
+	s.declared = -1
+	if ends {
+		s.declared = 0
+	}
+	if h.Method == "CONNECT" && h.Protocol == "" {
+		q.Target = h.Authority
+	}
+	err := s.check(h, ends)
+	q.Length = s.declared
+	if err == nil && h.Protocol != "" {
+		err = s.connect(h)
+	}
+	return err
+}
+
+// check applies what the HTTP/1 parser checks too (R-PIPE-4, R-PIPE-5), and sets the
+// declared length.
+func (s *h2stream) check(h *h2.Head, ends bool) error {
+	q := &s.x.Req
+	if se, ok := errors.AsType[*h1.SyntaxError](h1.CheckMethod(q.Method)); ok {
+		return refusal(se)
+	}
+	bad := func(status int, msg string) error { return refusal(&h1.SyntaxError{Status: status, Msg: msg}) }
+	if h.Lengths > 0 {
+		n, ok := length(h.Length)
+		if h.Lengths > 1 || !ok || ends && n != 0 {
+			return bad(400, "body and Content-Length differ")
+		}
+		s.declared = n
+	}
+	switch {
+	case len(q.Target) > s.lim.maxTarget():
+		return bad(414, "target too long")
+	case h.Large || q.Fields.Len() > s.lim.maxFields():
+		return bad(431, "too many fields")
+	case headSize(q) > s.lim.maxHead():
+		return bad(431, "head too large")
+	case h.Hosts > 1 || h.Hosts == 1 && h.Authority != "" && !exchange.EqualName(h.Host, h.Authority):
+		return bad(400, "Host and :authority differ")
+	case !h1.ValidHost(q.Host):
+		return bad(400, "malformed host")
+	case h.Method == "CONNECT" && h.Protocol == "" || q.Target == "*" && q.Method == "OPTIONS":
+		return nil
+	case !h1.ValidTarget(q.Target):
+		return bad(400, "malformed target")
+	}
+	return nil
+}
+
+// length reads a Content-Length (RFC 9110 §8.6, G04).
+func length(v string) (int64, bool) {
+	if v == "" || v[0] < '0' || v[0] > '9' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(v, 10, 63)
+	return int64(n), err == nil
+}
+
+// serve serves the exchange; err is its answer if there is one before a handler.
+func (s *h2stream) serve(err error) {
+	srv := s.c.srv
+	srv.http2.Add(1)
+	var handler exchange.Handler = s.site
+	admitted := false
+	if err != nil {
+		srv.refused.Add(1)
+		s.c.misbehaved(s.lim)
+	} else {
+		place, many := srv.inFlight.take()
+		s.x.Crowded = many
+		if place != nil {
+			s.leave()
+			err = srv.queue(s.Context(), place, s.lim.connTimeout())
+			s.x.Called = time.Now()
+		}
+		admitted = err == nil
+	}
+	if err != nil {
+		handler = answerWith(err)
+	}
+	var wire exchange.Wire = s
+	if s.tunnel != nil {
+		wire = s.tunnel
+	}
+	err = srv.run(&s.x, handler, wire)
+	if t := s.x.Detached(); t != nil {
+		err = s.carry(t, err)
+	}
+	switch {
+	case s.upgraded: // the permit was given back
+		srv.tunnels.Add(-1)
+	case admitted:
+		srv.inFlight.release()
+	}
+	srv.finished(s.site, &s.x, err)
+}
+
+// finish is the end of a stream that is served no more.
+func (s *h2stream) finish() {
+	c := s.c
+	c.mu.Lock()
+	c.active--
+	c.drop(s)
+	c.dequeue(s)
+	if s.turn {
+		s.turn = false
+		c.wakeNext()
+	}
+	switch {
+	case s.gone != nil:
+	case !s.sentEnd: // cut by an Abort that could not say so
+		c.out = h2.AppendRST(c.buffer(), s.id, h2.InternalError)
+		c.forgetLocked(s.id)
+	default:
+		c.resets.Earn(1)
+		c.idle.Earn(4)
+		if !s.over { // nobody wants the rest of the body (RFC 9113 §8.1)
+			c.out = h2.AppendRST(c.buffer(), s.id, h2.NoError)
+			c.forgetLocked(s.id)
+		}
+	}
+	c.credit(s.body.free())
+	pending := len(c.out) > 0 && s.place.Load() == onOwn
+	last := c.left && c.active == 0
+	leaves := c.active == 0 && c.leaving == closes && s.place.Load() == onOwn
+	c.mu.Unlock()
+	if ctx := s.ctx.Load(); ctx != nil && !ctx.unused() {
+		ctx.end()
+	}
+	if pending {
+		c.flushSoon()
+	}
+	switch {
+	case last:
+		c.finish()
+	case leaves:
+		c.poke()
+	}
+}
+
+// kill ends what the client has to do with s; the error is that of later calls. mu is
+// held; bury has to follow.
+func (s *h2stream) kill(err error) {
+	if s.gone != nil {
+		return
+	}
+	s.gone = err
+	s.over = true
+	s.c.dequeue(s)
+	s.c.credit(s.body.free())
+	if s.turn {
+		s.turn = false
+		s.c.wakeNext()
+	}
+}
+
+// killAll kills streams whose connection ends with err, and returns them. mu is held.
+func (c *h2conn) killAll(all []*h2stream, err error) []*h2stream {
+	for _, s := range all {
+		s.kill(clientFailed(err))
+	}
+	return all
+}
+
+// bury tells who serves s that it was killed.
+func (s *h2stream) bury() {
+	if ctx := s.ctx.Load(); ctx != nil {
+		ctx.cancel()
+	}
+	s.c.mu.Lock()
+	t := s.tun
+	s.signal()
+	s.wakeReader()
+	s.c.mu.Unlock()
+	if t != nil {
+		t.Close()
+	}
+}
+
+// signal wakes who waits to write. mu is held.
+func (s *h2stream) signal() {
+	if s.writable != nil {
+		select {
+		case s.writable <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wakeWriter wakes it because the window of the stream has changed. mu is held.
+func (s *h2stream) wakeWriter() {
+	if s.waits && s.window > 0 && !s.queued {
+		s.signal()
+	}
+}
+
+// wakeReader wakes who waits for the body. mu is held.
+func (s *h2stream) wakeReader() {
+	if s.readable != nil {
+		select {
+		case s.readable <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Context is done soon after the client has reset the stream or is gone.
+func (s *h2stream) Context() context.Context {
+	ctx := s.ctx.Load()
+	if ctx == nil {
+		ctx = &clientCtx{}
+		if !s.ctx.CompareAndSwap(nil, ctx) {
+			ctx = s.ctx.Load()
+		}
+	}
+	s.c.mu.Lock()
+	gone := s.gone != nil || s.c.over
+	s.c.mu.Unlock()
+	if gone {
+		ctx.cancel()
+	}
+	return ctx
+}
+
+// receive takes body bytes from a DATA frame of length bytes, padding included, or the
+// end that trailers make. mu is held.
+func (s *h2stream) receive(p []byte, length int, ends bool) error {
+	c := s.c
+	if length > s.recv {
+		c.credit(length)
+		return &h2.StreamError{Code: h2.FlowControlError, Msg: "DATA beyond the window of the stream"}
+	}
+	s.recv -= length
+	s.got += int64(len(p))
+	if s.declared >= 0 && s.got > s.declared {
+		c.credit(length)
+		return &h2.StreamError{Code: h2.ProtocolError, Msg: "body longer than Content-Length"}
+	}
+	if pad := length - len(p); pad > 0 {
+		c.credit(pad)
+		s.owed += pad
+	}
+	if s.deafened() {
+		c.credit(len(p))
+	} else {
+		s.body.put(p)
+	}
+	if ends {
+		s.over = true
+		s.short = s.declared >= 0 && s.got < s.declared
+	}
+	s.wakeReader()
+	return nil
+}
+
+// deafened reports whether nobody will read the body. mu is held.
+func (s *h2stream) deafened() bool { return s.stopped.Load() || s.sentEnd }
+
+// credit gives the client n bytes of the window of the connection, later. mu is held.
+func (c *h2conn) credit(n int) {
+	if c.owed += n; c.owed >= h2Window/2 {
+		c.out = h2.AppendWindowUpdate(c.buffer(), 0, c.owed)
+		c.recv += c.owed
+		c.owed = 0
+	}
+}
+
+// consumed notes that n bytes were read. While they are read as fast as they come, the
+// window grows, so that it covers longer ways. mu is held.
+func (s *h2stream) consumed(n int) {
+	c := s.c
+	c.credit(n)
+	s.owed += n
+	if s.over || s.owed < s.full/2 {
+		return
+	}
+	if s.body.n == 0 && s.full < h2Most {
+		s.owed += s.full
+		s.full *= 2
+	}
+	c.out = h2.AppendWindowUpdate(c.buffer(), s.id, s.owed)
+	s.recv += s.owed
+	s.owed = 0
+}
+
+// Read reads the request body. The first call sends the 100 that the client may wait
+// for (R-PIPE-6).
+func (s *h2stream) Read(p []byte) (int, error) {
+	if s.expect {
+		s.expect = false
+		s.sendContinue()
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return s.read(p, nil)
+}
+
+func (s *h2stream) sendContinue() {
+	c := s.c
+	c.mu.Lock()
+	wanted := !s.started.Load() && s.got == 0 && !s.over && s.gone == nil
+	if wanted {
+		at := len(c.buffer())
+		c.out = h2.AppendStatus(append(c.buffer(), make([]byte, h2.HeaderSize)...), 100)
+		c.endHead(s, at, 0)
+	}
+	c.mu.Unlock()
+}
+
+// read returns body bytes that are there, or waits for some. If take is not nil, they go
+// into what it returns once there are some.
+func (s *h2stream) read(p []byte, take func() []byte) (int, error) {
+	c := s.c
+	var timer *time.Timer
+	for {
+		c.mu.Lock()
+		n, err, done := s.tryRead(p, take)
+		flush := len(c.out) > 0
+		if done {
+			c.mu.Unlock()
+			if flush && s.place.Load() == onOwn && n > 0 {
+				c.flushSoon()
+			}
+			return n, err
+		}
+		if s.readable == nil {
+			s.readable = make(chan struct{}, 1)
+		}
+		ready, by := s.readable, s.readBy
+		c.mu.Unlock()
+		s.leave()
+		if flush {
+			c.flush(true)
+		}
+		wait := s.lim.connTimeout()
+		switch {
+		case s.upgraded && by.IsZero(), !s.upgraded && s.started.Load():
+			// A stream that is answered while it is open is one of messages both ways, on
+			// which silence is no fault.
+			<-ready
+			continue
+		case s.upgraded:
+			wait = max(time.Until(by), 0)
+		}
+		if timer == nil {
+			timer = time.NewTimer(wait)
+			defer timer.Stop()
+		} else {
+			timer.Reset(wait)
+		}
+		select {
+		case <-ready:
+			continue
+		case <-timer.C:
+		}
+		switch {
+		case s.upgraded:
+			c.mu.Lock()
+			late := !s.readBy.IsZero() && !time.Now().Before(s.readBy) && s.body.n == 0 && !s.over && s.gone == nil
+			c.mu.Unlock()
+			if late {
+				return 0, os.ErrDeadlineExceeded
+			}
+		case !s.started.Load():
+			return 0, &exchange.Error{Status: 408, Reason: "request_stalled", Err: os.ErrDeadlineExceeded, Close: true}
+		}
+	}
+}
+
+// tryRead reads what is there; done: there is something to return. mu is held.
+func (s *h2stream) tryRead(p []byte, take func() []byte) (n int, err error, done bool) {
+	switch {
+	case s.stopped.Load():
+		return 0, errStopped, true
+	case s.body.n > 0:
+		if take != nil {
+			p = take()
+		}
+		n = s.body.read(p)
+		s.consumed(n)
+		return n, nil, true
+	case s.gone != nil:
+		return 0, s.gone, true
+	case s.short:
+		return 0, refusal(&h1.SyntaxError{Status: 400, Msg: "body shorter than Content-Length"}), true
+	case s.over:
+		return 0, io.EOF, true
+	case s.upgraded && !s.readBy.IsZero() && !time.Now().Before(s.readBy):
+		return 0, os.ErrDeadlineExceeded, true
+	}
+	return 0, nil, false
+}
+
+// Trailers returns the trailers of the request.
+func (s *h2stream) Trailers() *exchange.Fields {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if !s.over || s.gone != nil {
+		return nil
+	}
+	return s.trailers
+}
+
+// StopRead makes pending and later reads of the body fail.
+func (s *h2stream) StopRead() {
+	s.stopped.Store(true)
+	s.c.mu.Lock()
+	s.c.credit(s.body.free())
+	s.wakeReader()
+	s.c.mu.Unlock()
+}
