@@ -11,8 +11,8 @@ type HTTP2 struct {
 
 var (
 	h2Streams = prometheus.NewDesc("httpjet_http2_streams_reset_total",
-		"Streams of clients' HTTP/2 connections that were reset: by the client, or (server) because the client broke the protocol or opened too many.",
-		[]string{"by"}, nil)
+		"Streams of clients' HTTP/2 connections that ended before their answer: canceled by the client, or refused because the client broke the protocol or opened too many.",
+		[]string{"result"}, nil)
 	h2Ended = prometheus.NewDesc("httpjet_http2_connections_ended_total",
 		"Clients' HTTP/2 connections that were ended because of what the client did, by the error code of RFC 9113; enhance_your_calm is a flood.",
 		[]string{"code"}, nil)
@@ -33,8 +33,8 @@ func (c *http2Collector) Collect(ch chan<- prometheus.Metric) {
 	if read := c.m.gauges.Load().HTTP2; read != nil {
 		n = read()
 	}
-	ch <- prometheus.MustNewConstMetric(h2Streams, prometheus.CounterValue, float64(n.Resets), "client")
-	ch <- prometheus.MustNewConstMetric(h2Streams, prometheus.CounterValue, float64(n.Refused), "server")
+	ch <- prometheus.MustNewConstMetric(h2Streams, prometheus.CounterValue, float64(n.Resets), "canceled")
+	ch <- prometheus.MustNewConstMetric(h2Streams, prometheus.CounterValue, float64(n.Refused), "refused")
 	for code, v := range n.Ended {
 		ch <- prometheus.MustNewConstMetric(h2Ended, prometheus.CounterValue, float64(v), code)
 	}
