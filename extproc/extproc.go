@@ -56,8 +56,9 @@ type Target struct {
 	BodyTimeout time.Duration // longest pause of the upload
 
 	// Of FastCGI applications.
-	MaxParams int64 // bytes of all variables; 0: the default
-	Children  int   // calls that the application takes at once; 0: not known
+	MaxParams int64         // bytes of all variables; 0: the default
+	MaxTime   time.Duration // of an application, from the begin of a call to the end of its reply; 0: any
+	Children  int           // calls that the application takes at once; 0: not known
 
 	Start string // identity of the application where httpjet starts it; "": it does not
 }

@@ -42,6 +42,7 @@ type conversation struct {
 	mu     sync.Mutex
 	headBy time.Time // when the head has to be in; zero: the upload goes on
 	headIn bool      // the head deadline is over
+	overBy time.Time // when the reply has to be over, whatever came of it; zero: whenever
 	watch  bool      // gone is lit; read deadlines are exact from then on
 	hungry bool      // the place knows that nobody answers
 
@@ -67,6 +68,9 @@ func (c *Client) newConversation(ctx context.Context, call *extproc.Call, cn *co
 // open sends the request, or begins to, and reads the head.
 func (cv *conversation) open(now time.Time) error {
 	cv.cn.watchSoon(now)
+	if most := cv.c.target.MaxTime; most > 0 {
+		cv.overBy = now.Add(most) // R-LSAPI-5
+	}
 	cv.up.start(now)
 	h, err := cv.cn.stream.Head()
 	cv.fed()
@@ -74,7 +78,10 @@ func (cv *conversation) open(now time.Time) error {
 		return err
 	}
 	cv.mu.Lock()
-	cv.headIn = true // bodies have no total limit (R-TMO-2)
+	cv.headIn = true // bodies have no total limit (R-TMO-2), but for overBy
+	if !cv.overBy.IsZero() {
+		cv.cn.setReadBy(cv.overBy)
+	}
 	cv.mu.Unlock()
 	cv.head, cv.left = h, h.Length
 	cv.noBody = cv.call.Method == "HEAD" || h.Status == 204 || h.Status == 304
@@ -90,6 +97,9 @@ func (cv *conversation) uploaded(now time.Time) {
 	cv.mu.Lock()
 	defer cv.mu.Unlock()
 	cv.headBy = now.Add(wait)
+	if !cv.overBy.IsZero() && cv.overBy.Before(cv.headBy) {
+		cv.headBy = cv.overBy
+	}
 	if by := cv.cn.readBy; !cv.headIn && (by.IsZero() || cv.headBy.Before(by)) {
 		cv.cn.setReadBy(cv.headBy)
 	}
@@ -106,8 +116,8 @@ func (cv *conversation) late() error {
 	defer cv.mu.Unlock()
 	cv.watch = true
 	now, by := time.Now(), cv.headBy
-	if cv.headIn {
-		by = time.Time{}
+	if cv.headIn || by.IsZero() {
+		by = cv.overBy
 	}
 	if !by.IsZero() && !now.Before(by) {
 		return os.ErrDeadlineExceeded
@@ -208,6 +218,8 @@ func (cv *conversation) fail(err error) error {
 		return err
 	case refused && !cv.headIn:
 		return exchange.Fail(503, cv.c.tokens.Unavailable, "%s: %w", addr, err)
+	case isTimeout(err) && cv.headIn:
+		return exchange.Fail(504, "upstream_timeout", "%s: the reply was not over in time", addr)
 	case isTimeout(err):
 		return exchange.Fail(504, "upstream_timeout", "%s: no head in time", addr)
 	}

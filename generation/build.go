@@ -41,6 +41,7 @@ type builder struct {
 	types   *compress.Types       // of answers that are coded
 	tickets *tlsconf.Tickets
 	warned  map[string]bool // by what was said, see warnOnce
+	suexec  *xmlconf.Host   // while the processors of a host with setUIDMode 2 are described
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller

@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"httpjet/apps"
 	"httpjet/extproc"
@@ -49,7 +52,7 @@ func (b *builder) describeStart(p *processor) {
 	if p.kind == xmlconf.KindLSAPI {
 		o.Protocol = apps.LSAPI
 	}
-	if id, why := b.identity(d); why != "" {
+	if id, why := b.identity(d, p.suexec); why != "" {
 		refuse("extUser", "start httpjet as root, or the program by a unit of its own with autoStart 0", "%s", why)
 		return
 	} else {
@@ -81,11 +84,22 @@ func (b *builder) appEnv(p *processor) string {
 	if !path {
 		env = append(env, "PATH=/bin:/usr/bin")
 	}
+	if n := d.MaxProcessTime; p.kind == xmlconf.KindLSAPI && n > 0 && !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, maxTimeVariable) }) {
+		env = append(env, maxTimeVariable+strconv.Itoa(int((n+killAfter)/time.Second)))
+	}
 	if p.kind == xmlconf.KindLSAPI && children(d) == 0 && d.Instances <= 1 {
 		env = append(env, "PHP_LSAPI_CHILDREN="+strconv.Itoa(d.MaxConns))
 	}
 	return strings.Join(env, "\x00")
 }
+
+// maxTimeVariable is how an LSAPI program is told that a child that takes longer over a
+// request, in seconds, is to be ended; killAfter is how much longer than maxProcessTime
+// (R-LSAPI-5).
+const (
+	maxTimeVariable = "LSAPI_MAX_PROCESS_TIME="
+	killAfter       = 5 * time.Second
+)
 
 // appLimits fills the limits; those that the processor leaves are the server's. It
 // reports whether they can be read.
@@ -109,13 +123,22 @@ func or64(own, server int64) int64 {
 	return server
 }
 
-// identity is who extUser and extGroup name; not set if that is the server itself.
-// why says what keeps the program from running as them (R-LSAPI-6).
-func (b *builder) identity(d *xmlconf.ExtProcessor) (id apps.Identity, why string) {
-	if d.ExtUser == "" && d.ExtGroup == "" {
+// identity is who extUser and extGroup name, else the owner of the document root of the
+// host that wants it so; not set if that is the server itself. why says what keeps the
+// program from running as them (R-LSAPI-6).
+func (b *builder) identity(d *xmlconf.ExtProcessor, suexec *xmlconf.Host) (id apps.Identity, why string) {
+	if d.ExtUser == "" && d.ExtGroup == "" && suexec == nil {
 		return id, ""
 	}
 	id = apps.Identity{Set: true, UID: os.Geteuid(), GID: os.Getegid()}
+	if d.ExtUser == "" && d.ExtGroup == "" {
+		info, err := os.Stat(suexec.Conf.DocRoot)
+		if err != nil {
+			return id, "setUIDMode 2 of virtual host " + suexec.Name + ": its docRoot cannot be looked at"
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		id.UID, id.GID = int(st.Uid), int(st.Gid)
+	}
 	if d.ExtUser != "" {
 		u, err := user.Lookup(d.ExtUser)
 		if err != nil {
@@ -179,4 +202,32 @@ func (b *builder) startKey(pe peer) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%+v", *pe.owner.start)
 	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// setUID reports whether programs of h run as the owner of its docRoot.
+func setUID(h *xmlconf.Host) bool {
+	if h.Conf.Written("setUIDMode") {
+		return h.Conf.SetUIDMode == 2
+	}
+	return h.Decl.SetUIDMode == 2
+}
+
+// buildHostProcessors describes the processors of a host. One with setUIDMode 2 has the
+// programs of the server's processors of its own, as another user (LSX 4): each at a
+// socket of its own.
+func (b *builder) buildHostProcessors(h *xmlconf.Host) *processors {
+	decls := h.Conf.ExtProcessors
+	if !setUID(h) {
+		return b.buildProcessors("vhost:"+h.Name, decls, b.server)
+	}
+	for _, d := range b.cfg.Server.ExtProcessors {
+		if d.AutoStart == 0 || d.ExtUser != "" || d.ExtGroup != "" || len(d.Targets) == 0 || d.Targets[0].Network != "unix" ||
+			slices.ContainsFunc(decls, func(own *xmlconf.ExtProcessor) bool { return own.Name == d.Name && own.Kind() == d.Kind() }) {
+			continue
+		}
+		decls = append(slices.Clip(decls), d)
+	}
+	b.suexec = h
+	defer func() { b.suexec = nil }()
+	return b.buildProcessors("vhost:"+h.Name, decls, b.server)
 }

@@ -58,7 +58,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 	if v.Root = b.newRoot(o, h.Conf.At("docRoot")); v.Root == nil && v.Closed == "" {
 		v.Closed = "its docRoot cannot be used"
 	}
-	ho := &host{Host: h, out: v, procs: b.buildProcessors("vhost:"+h.Name, h.Conf.ExtProcessors, b.server), adHoc: map[string]*processor{}, answers: said}
+	ho := &host{Host: h, out: v, procs: b.buildHostProcessors(h), adHoc: map[string]*processor{}, answers: said}
 	b.buildRules(ho)
 	v.Htaccess = b.buildHtaccess(ho, h.Conf.DocRoot, "/")
 	b.buildScripts(ho)

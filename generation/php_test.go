@@ -136,3 +136,35 @@ func TestUnreadAdminSettingCloses(t *testing.T) {
 	f("php_admin_value a", 503)
 	f("php_admin_flag a b", 503)
 }
+
+// R-CFG-14, R-LSAPI-1: phpConfig is the PHP of the server. A host or the server may give
+// a suffix to another application.
+func TestPHPConfig(t *testing.T) {
+	php := scriptApp(t, "lsapi")
+	other := `<extProcessorList><extProcessor><type>fcgi</type><name>other</name><address>` + scriptApp(t, "fcgi") + `</address></extProcessor></extProcessorList>
+		<scriptHandlerList><scriptHandler><suffix>php5</suffix><type>fcgi</type><handler>other</handler></scriptHandler></scriptHandlerList>`
+	f := func(what, server, vhost, want string) {
+		t.Helper()
+		ask, fs := safetyParts{server: server, vhost: vhost, files: map[string]string{"x.php": "<?php", "x.php5": "<?php", "x.inc": "text"}}.site(t)
+		var got []string
+		for _, path := range []string{"/x.php", "/x.php5", "/x.inc"} {
+			x, body := ask("GET", path)
+			kind := x.Route.Kind.String()
+			if strings.Contains(body, "<?php") {
+				kind = "source"
+			}
+			got = append(got, fmt.Sprint(kind, " ", x.Resp.Status))
+		}
+		if list := strings.Join(got, ", "); list != want {
+			t.Errorf("%s: %s; %v", what, list, fs.All())
+		}
+	}
+	f("nothing", "", "", "none 503, none 503, static 200")
+	f("numbers alone", `<phpConfig><maxConns>35</maxConns><env>PHP_LSAPI_CHILDREN=35</env><memSoftLimit></memSoftLimit></phpConfig>`, "", "none 503, none 503, static 200")
+	f("an address", `<phpConfig><address>`+php+`</address></phpConfig>`, "", "lsapi 200, none 503, static 200")
+	f("suffixes", `<phpConfig><address>`+php+`</address><suffixes>php, php5,inc</suffixes></phpConfig>`, "", "lsapi 200, lsapi 200, lsapi 200")
+	f("the host's own", `<phpConfig><address>`+php+`</address><suffixes>php,php5</suffixes></phpConfig>`, other, "lsapi 200, fastcgi 200, static 200")
+	f("the server's own", `<phpConfig><address>`+php+`</address><suffixes>php,php5</suffixes></phpConfig>`+other, "", "lsapi 200, fastcgi 200, static 200")
+	f("a processor of the name", `<phpConfig><address>uds://none.sock</address></phpConfig><extProcessorList><extProcessor><type>lsapi</type><name>php</name><address>`+php+`</address></extProcessor></extProcessorList>
+		<scriptHandlerList><scriptHandler><suffix>php</suffix><type>lsapi</type><handler>php</handler></scriptHandler></scriptHandlerList>`, "", "lsapi 200, none 503, static 200")
+}

@@ -280,6 +280,38 @@ func TestFault18TimeoutsAreEffective(t *testing.T) {
 	})
 }
 
+// R-LSAPI-5: maxProcessTime bounds a call to the end of its reply: 504 before the head,
+// a cut behind it.
+func TestMaxTime(t *testing.T) {
+	f := func(answer []byte, want, body string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			target := extproc.Target{Network: "unix", Address: "app", MaxConns: 1, KeepAlive: time.Hour, HeadTimeout: time.Minute, MaxTime: 5 * time.Second}
+			c := New(target, gateway.Options{Dial: func(context.Context, string, string) (net.Conn, error) {
+				a, b := net.Pipe()
+				go func() {
+					go io.Copy(io.Discard, b)
+					b.Write(answer)
+				}()
+				return a, nil
+			}})
+			began := time.Now()
+			got, err := fetch(c, request("GET", 0, nil))
+			if describe(err) != want || got != body || err != nil && time.Since(began) != target.MaxTime {
+				t.Errorf("%q %v after %v", got, err, time.Since(began))
+			}
+			if s := c.Stats(); err != nil && s.Busy+s.Idle != 0 {
+				t.Errorf("%+v", s)
+			}
+			c.Retire()
+		})
+	}
+	f(okReply(), "ok", "ok")
+	f(nil, "504 upstream_timeout", "")
+	f(packet(typeReceived, ""), "504 upstream_timeout", "")
+	f(join(headPacket(200), packet(typeBody, "half")), "504 upstream_timeout", "half")
+}
+
 // Whatever breaks, the next request is clean (R-LSAPI-2).
 func TestNextRequestIsClean(t *testing.T) {
 	list := conversations(t)

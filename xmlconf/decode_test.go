@@ -185,7 +185,7 @@ func TestTreatments(t *testing.T) {
 <adminRoot>x</adminRoot>
 <expires><enableExpires>0</enableExpires><expiresByType>image/*=A1</expiresByType></expires>
 <cache><cacheEngine>7</cacheEngine></cache>
-<phpConfig><anything><goes/></anything></phpConfig><railsDefaults/>
+<phpConfig><phpHandlerList><goes/></phpHandlerList></phpConfig><railsDefaults/>
 <extProcessor><name>a</name><type>lsapi</type><address>uds://a</address><respBuffer>1</respBuffer><priority>1</priority></extProcessor>
 <extProcessor><name>b</name><type>lsapi</type><address>uds://b</address><respBuffer>0</respBuffer><priority>1</priority></extProcessor>
 `)
@@ -193,7 +193,7 @@ func TestTreatments(t *testing.T) {
 f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user; set User= in the systemd unit)
 f.xml:3:23: info I-NO-EFFECT: cpuAffinity has no effect (pinned workers)
 f.xml:6:1: info I-NOT-YET: cache is not honoured by this version
-f.xml:7:1: warn W-NOT-YET: phpConfig is not honoured by this version
+f.xml:7:12: warn W-NO-EFFECT: phpConfig: phpHandlerList has no effect (further versions of PHP: declare an extProcessor for each)
 f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)`)
 }
 

@@ -46,7 +46,20 @@ type ExtProcessor struct {
 	ProxyOptions
 
 	// Of a program that httpjet starts: autoStart, and a Unix socket as address.
-	AutoStart    int           `conf:"autoStart" range:"0..3" default:"0" litespeed:"1" doc:"1, 2, 3: httpjet starts the program of path on the Unix socket of address; not for type proxy. 0: it is started otherwise"`
+	AutoStart int `conf:"autoStart" range:"0..3" default:"0" litespeed:"1" doc:"1, 2, 3: httpjet starts the program of path on the Unix socket of address; not for type proxy. 0: it is started otherwise"`
+	Program
+
+	// Targets are the addresses, read; in the order of Addresses. Empty for
+	// processors that cannot be routed to.
+	Targets []Address
+	Drained []int // AddressDrain as ordinals of Targets
+
+	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
+}
+
+// Program is what a program is started with. It may stand on a processor and in
+// phpConfig.
+type Program struct {
 	Path         string        `conf:"path" expand:"1" doc:"program and arguments, absolute or below the server root"`
 	Instances    int           `conf:"instances" range:"0..2000" default:"1" doc:"processes of the program on one socket; if more than one, maxConns is at most as many times the children of each"`
 	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"1" litespeed:"3" changed:"2 and 3 are 1: the program ends with the server" when:"=2|3" doc:"0: started by the first request; 1, 2, 3: with the server"`
@@ -61,12 +74,7 @@ type ExtProcessor struct {
 	ProcSoft     int           `conf:"procSoftLimit" range:"0..1000000" default:"0" doc:"processes of its user; 0: that of CGIRLimit"`
 	ProcHard     int           `conf:"procHardLimit" range:"0..1000000" default:"0" doc:"processes that it may raise its limit to; 0: that of CGIRLimit"`
 
-	// Targets are the addresses, read; in the order of Addresses. Empty for
-	// processors that cannot be routed to.
-	Targets []Address
-	Drained []int // AddressDrain as ordinals of Targets
-
-	_ struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`
+	MaxProcessTime time.Duration `conf:"maxProcessTime" unit:"s" range:"0..86400" default:"0" doc:"of an LSAPI application, from the begin of a request to the end of its answer: then 504, or the answer is cut, and a child of a program that httpjet starts is ended 5 s later; 0: off"`
 }
 
 // ProcessorKind is the family that a processor's type means (R-CFG-11).

@@ -316,6 +316,7 @@ func (l *loader) server(n *Node) *Server {
 	if s.ServerName == "" || strings.Contains(s.ServerName, "$") {
 		s.ServerName = hostname()
 	}
+	s.PHP.declare(s, l.root)
 	s.ExtProcessors = l.processors(s.ExtProcessors)
 	s.VirtualHosts = distinct(s.VirtualHosts, "virtualHost", l.fs, func(v *VHostDecl) (string, string, Place) { return v.Name, v.Name, v.At("name") })
 	s.Templates = distinct(s.Templates, "vhTemplate", l.fs, func(t *TemplateDecl) (string, string, Place) { return t.Name, t.Name, t.At("name") })

@@ -34,6 +34,7 @@ type Server struct {
 	Tracing    *Tracing       `conf:"tracing" as:"honoured,strict" doc:"W3C trace context of requests to upstreams"`
 	Acme       *Acme          `conf:"acme" as:"later,strict" doc:"automatic certificates"`
 
+	PHP            *PHPConfig       `conf:"phpConfig" doc:"PHP of the server, behind LSAPI, for all hosts"`
 	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications every host may use"`
 	ScriptHandlers []*ScriptHandler `conf:"scriptHandlerList/scriptHandler" doc:"suffixes handed to applications"`
 	VirtualHosts   []*VHostDecl     `conf:"virtualHostList/virtualHost" doc:"declared virtual hosts"`
@@ -76,8 +77,7 @@ type Server struct {
 	_ struct{} `conf:"apacheBinPath" as:"noeffect,minor" why:"apache" doc:"Apache import"`
 	_ struct{} `conf:"phpSuExec" default:"0" as:"noeffect,minor" why:"starts" doc:"PHP by account"`
 	_ struct{} `conf:"phpSuExecMaxConn" as:"noeffect,minor" why:"starts" doc:"PHP by account"`
-	_ struct{} `conf:"phpConfig" unit:"block" as:"later" doc:"PHP of hosting panels"`
-	_ struct{} `conf:"suexec" unit:"block" as:"later,minor" doc:"identities of started applications"`
+	_ struct{} `conf:"suexec" unit:"block" as:"noeffect,minor" why:"starts" doc:"setUIDMode of a host and extUser of a processor switch by themselves; CGIRLimit has the bounds"`
 	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" why:"apache" doc:"Apache directives"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
 	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
@@ -112,7 +112,7 @@ type HostSwitches struct {
 	AllowSymbolLink int    `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"follow symbolic links: 0 no, 1 yes, 2 if the owner matches; absent: the server's followSymbolLink"`
 	EnableScript    bool   `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
 	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused"`
-	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" doc:"2: programs that httpjet starts for this host run as the owner of docRoot, where no extUser is written: as root alone, from minUID on, else they answer 503; a processor of the server is started once more for it. 0, 1: as httpjet"`
 	VHUser          string `conf:"user" expand:"1" as:"noeffect,minor" why:"starts" doc:"identity of started applications, $VH_USER"`
 	MaxKeepAliveReq int    `conf:"maxKeepAliveReq" range:"0..32767" default:"-1" as:"later" doc:"requests of a connection; absent: the server's"`
 

@@ -13,6 +13,7 @@ type VHost struct {
 	EnableGzip      bool     `conf:"enableGzip" default:"1" doc:"gzip and zstd of this host, where the server has them"`
 	EnableBr        bool     `conf:"enableBr" default:"1" doc:"brotli of this host, where the server has it"`
 	EnableQuic      bool     `conf:"enableQuic" default:"1" doc:"HTTP/3 is told to clients of this host by Alt-Svc"`
+	SetUIDMode      int      `conf:"setUIDMode" range:"0..2" default:"0" doc:"as in the declaration, and before it"`
 	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" doc:"php_value, php_flag, php_admin_value and php_admin_flag, one a line: to PHP behind LSAPI with each script, and to FastCGI processors of this host; what an administrator sets, neither scripts nor .htaccess files change"`
 
 	HtAccess    HtAccess     `conf:"htAccess" doc:"per-directory files"`
@@ -34,7 +35,6 @@ type VHost struct {
 
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
 	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" why:"starts" doc:"control groups of started applications"`
-	_ struct{} `conf:"setUIDMode" default:"0" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
 	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
 	_ struct{} `conf:"chrootPath" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
 	_ struct{} `conf:"suexecUser" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
