@@ -287,7 +287,7 @@ func TestTreeIsRealistic(t *testing.T) {
 
 func TestEveryConfigurationRenders(t *testing.T) {
 	b := prepared(t)
-	for _, s := range []server{nginx, haproxy, caddy, httpjet} {
+	for _, s := range []server{nginx, haproxy, caddy, varnish, httpjet} {
 		dir := t.TempDir()
 		v, err := b.values(dir, cores{n: 1})
 		if err != nil {

@@ -20,7 +20,7 @@ const caddyVersion = "v2.11.9"
 func (b *bench) install() error {
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	var missing []string
-	for _, p := range [][2]string{{"wrk", "wrk"}, {"h2load", "nghttp2-client"}, {"nginx", "nginx-light"}, {"haproxy", "haproxy"}, {"taskset", "util-linux"}} {
+	for _, p := range [][2]string{{"wrk", "wrk"}, {"h2load", "nghttp2-client"}, {"nginx", "nginx-light"}, {"haproxy", "haproxy"}, {"varnishd", "varnish"}, {"taskset", "util-linux"}} {
 		if _, err := exec.LookPath(p[0]); err != nil {
 			missing = append(missing, p[1])
 		}
@@ -87,7 +87,7 @@ func output(name string, args ...string) string {
 func (b *bench) programs() map[string]string {
 	return map[string]string{
 		"httpjet": b.commit, "go": runtime.Version(), "caddy": caddyVersion, "nginx": version("nginx", "-v"),
-		"haproxy": version("haproxy", "-v"), "wrk": version("wrk", "-v"), "h2load": version("h2load", "--version"),
+		"haproxy": version("haproxy", "-v"), "varnish": version("varnishd", "-V"), "wrk": version("wrk", "-v"), "h2load": version("h2load", "--version"),
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command bench compares httpjet with nginx, HAProxy and Caddy on this machine:
+// Command bench compares httpjet with nginx, HAProxy, Caddy and Varnish on this machine:
 // the same work, equivalent configurations (in conf), interleaved rounds. It is a
 // measurement, not a test: it fails only when something did not answer properly.
 // It installs what is missing by apt-get and go install.
@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -109,6 +110,7 @@ func (b *bench) run(ctx context.Context, only []string, on string, save bool) er
 		return err
 	}
 	defer os.RemoveAll(b.dir)
+	defer os.RemoveAll(filepath.Join(memory, filepath.Base(b.dir)))
 	if err := b.install(); err != nil {
 		return err
 	}
@@ -181,6 +183,9 @@ func (b *bench) prepare() error {
 		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "httpjet-bench-"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(memory, filepath.Base(b.dir)), 0o755); err != nil {
 		return err
 	}
 	return os.Chmod(b.dir, 0o755) // workers run as other users

@@ -79,6 +79,12 @@ var scenarios = []scenario{
 		limits:  []limit{{"nginx", 1.05}},
 	},
 	{
+		group: "cache", name: "cache", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1, a response of 1 KiB of a proxied route, from the cache; nginx's lies on tmpfs",
+		entries: at("/cached/1k", nginx, haproxy, varnish, httpjet),
+		limits:  []limit{{"nginx", 0.55}, {"haproxy", 0.75}, {"varnish", 0.30}},
+	},
+	{
 		group: "fastcgi", name: "fastcgi", unit: perRequest, take: (*bench).wrk,
 		says:    "FastCGI to a trivial responder, 1 KiB",
 		entries: at("/fcgi/1k", nginx, haproxy, caddy, httpjet),

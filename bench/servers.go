@@ -37,6 +37,9 @@ import (
 //go:embed conf
 var conf embed.FS
 
+// memory is where Debian has a tmpfs for everybody.
+const memory = "/dev/shm"
+
 // host is the name that every request asks for.
 const host = "www.shop.example"
 
@@ -50,9 +53,10 @@ type values struct {
 	App, FastCGI         string   // addresses of the upstream
 	Group                []string // ten more addresses of App's port: all are the upstream
 	Host                 string
-	Workers              int // processors of the server
-	Connections          int // that it must be able to hold
-	Files                int // descriptors that it may open
+	Memory               string // a folder in memory, tmpfs, which need not exist
+	Workers              int    // processors of the server
+	Connections          int    // that it must be able to hold
+	Files                int    // descriptors that it may open
 
 	RequestsPerConnection int
 }
@@ -66,14 +70,18 @@ var functions = template.FuncMap{
 type server struct {
 	name    string
 	command []string
+	plain   bool // has no TLS
 }
 
 var (
-	nginx   = server{"nginx", []string{"nginx", "-c", "{{.Dir}}/nginx.conf", "-p", "{{.Dir}}"}}
-	haproxy = server{"haproxy", []string{"haproxy", "-db", "-f", "{{.Dir}}/haproxy.cfg"}}
-	caddy   = server{"caddy", []string{"caddy", "run", "--config", "{{.Dir}}/Caddyfile", "--adapter", "caddyfile"}}
+	nginx   = server{name: "nginx", command: []string{"nginx", "-c", "{{.Dir}}/nginx.conf", "-p", "{{.Dir}}"}}
+	haproxy = server{name: "haproxy", command: []string{"haproxy", "-db", "-f", "{{.Dir}}/haproxy.cfg"}}
+	caddy   = server{name: "caddy", command: []string{"caddy", "run", "--config", "{{.Dir}}/Caddyfile", "--adapter", "caddyfile"}}
+	// Its clients may be idle for as long as those of the others.
+	varnish = server{name: "varnish", plain: true, command: []string{"varnishd", "-F", "-a", "{{.HTTP}}", "-f", "{{.Dir}}/default.vcl",
+		"-s", "malloc,64m", "-n", "{{.Dir}}/work", "-T", "none", "-p", "timeout_idle=60"}}
 	// Plain serve; its metrics are on by default, only their port is another.
-	httpjet = server{"httpjet", []string{"httpjet", "--root", "{{.Dir}}", "serve", "--metrics-addr", "{{.Metrics}}"}}
+	httpjet = server{name: "httpjet", command: []string{"httpjet", "--root", "{{.Dir}}", "serve", "--metrics-addr", "{{.Metrics}}"}}
 )
 
 // cores is where the server and everything else run.
@@ -103,7 +111,7 @@ func bothCores() (one, all cores) {
 // A running is a started process.
 type running struct {
 	name        string
-	http, https string // its addresses
+	http, https string // its addresses; no https: it has no TLS
 	metrics     string // of httpjet
 	dir         string
 	cmd         *exec.Cmd
@@ -156,6 +164,9 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 		return nil, err
 	}
 	r := &running{name: s.name, http: v.HTTP, https: v.HTTPS, metrics: v.Metrics, dir: dir, out: &tail{}}
+	if s.plain {
+		r.https = ""
+	}
 	r.cmd = command(r.out, dir, c.pin(c.server, args)...)
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
@@ -170,7 +181,7 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 func (b *bench) values(dir string, c cores) (values, error) {
 	v := values{
 		Dir: dir, App: b.app, FastCGI: b.fastcgi, Group: group(b.app), Host: host,
-		Workers: c.n, Connections: b.idle + 1000, Files: b.descriptors, RequestsPerConnection: requestsPerConnection,
+		Memory: filepath.Join(memory, filepath.Base(b.dir), filepath.Base(dir)), Workers: c.n, Connections: b.idle + 1000, Files: b.descriptors, RequestsPerConnection: requestsPerConnection,
 	}
 	for _, a := range []*string{&v.HTTP, &v.HTTPS, &v.Metrics} {
 		var err error
@@ -307,6 +318,9 @@ func (r *running) ready(ctx context.Context) error {
 	var err error
 	for range 200 {
 		if err = answers(client, "http://"+r.http+"/app/1k", 1); err == nil {
+			if r.https == "" {
+				return nil
+			}
 			if err = answers(client, "https://"+r.https+"/app/1k", 2); err == nil {
 				return nil
 			}

@@ -18,6 +18,7 @@ const gib = 1 << 30
 
 var (
 	answer1K     = fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(payload), payload)
+	answerCached = fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: public, max-age=3600\r\nETag: \"1k\"\r\nLast-Modified: Wed, 04 Mar 2020 05:06:07 GMT\r\nContent-Length: %d\r\n\r\n%s", len(payload), payload)
 	answerStream = fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", gib)
 )
 
@@ -40,7 +41,8 @@ func upstream(http, fastcgi string) error {
 }
 
 // httpProtocol answers requests without a body: a stream below /app/stream and
-// /app/splice, a WebSocket at /app/ws, a kibibyte everywhere else. A connection that
+// /app/splice, a WebSocket at /app/ws, a kibibyte everywhere else, which may be kept
+// below /cached/. A connection that
 // begins as HTTP/2 goes on so.
 func httpProtocol(c *client) error {
 	if bytes.HasPrefix(c.in, []byte("PRI ")) {
@@ -62,6 +64,8 @@ func httpProtocol(c *client) error {
 		switch {
 		case bytes.HasPrefix(target, []byte("/app/stream")), bytes.HasPrefix(target, []byte("/app/splice")):
 			c.out, c.left = append(c.out, answerStream...), gib
+		case bytes.HasPrefix(target, []byte("/cached/")):
+			c.out = append(c.out, answerCached...)
 		case bytes.HasPrefix(target, []byte("/app/ws")):
 			key := field(head, "sec-websocket-key")
 			if key == "" {
