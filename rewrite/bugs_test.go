@@ -66,6 +66,14 @@ func TestFault8EscapesOfProxyTargets(t *testing.T) {
 	f("P", "GET /px/a%20b?c=%2F", "/a%20b?c=%2F")
 	f("P,NE", "GET /px/a%20b", "/a%20b")
 	f("P,B", "GET /px/a%20b", "/a%20b")
+	f("P", "GET /px/a%2Fb%2fc", "/a%2Fb%2fc") // an escaped slash is none
+	f("P", "GET /px/a%2Fb%25c%252F%C3%A4?%2F", "/a%2Fb%25c%252F%C3%A4?%2F")
+	f("P", "GET /px%2Fa%2Fb", "/a/b") // the rule is about one
+	f("P", "GET /px/./a%2Fb", "/a/b") // what was taken out stays out
+	f("P", "GET /px//a%2Fb", "/a/b")
+	f("P", "GET /px/a%2F..%2Fb", "/b")
+	f("P", "GET /px/a%2F..%2F..%2Fpx/b", "/b")
+	f("P,B", "GET /px/a%2Fb", "/a%2Fb")
 }
 
 // Variables of a page cache have one spelling and all their values (docs/rules.md).

@@ -30,6 +30,7 @@ type run struct {
 	media    string // of the last [T]
 
 	group       [10]string // of the rule at hand
+	groupRaw    bool       // escapes of '/' and '%' are left in it
 	condGroup   [10]string // of the last condition that matched
 	condDecoded bool
 
@@ -202,6 +203,11 @@ func (r *run) apply(u *rule) (out Outcome, done bool, err error) {
 	case u.sub == nil:
 		return out, false, nil
 	}
+	if u.target != nil && u.groups && !u.escape && !u.not {
+		if err := r.keepSlashes(u); err != nil {
+			return out, false, err
+		}
+	}
 	raw, err := r.expand(u, u.sub.path, inPath)
 	if err != nil {
 		return out, false, err
@@ -244,6 +250,47 @@ func (r *run) apply(u *rule) (out Outcome, done bool, err error) {
 		r.x.Detail("line %d: becomes %s", u.line, join(raw, query))
 	}
 	return out, false, nil
+}
+
+// keepSlashes captures the groups of a rule with [P] anew where the client has escaped a
+// slash, so that it goes upstream as one (fault 8 of what was observed). The path that
+// patterns see has it decoded; a path that dot segments or empty ones were taken out of
+// has no other form.
+func (r *run) keepSlashes(u *rule) error {
+	raw := r.received()
+	if r.changed || u.pattern == nil || strings.IndexByte(raw, '%') < 0 || !strings.Contains(raw, "%2F") && !strings.Contains(raw, "%2f") || decode(raw) != r.path {
+		return nil
+	}
+	text := decodeBut(raw)
+	if r.p.prefix != "" {
+		rest, ok := strings.CutPrefix(text, r.p.prefix)
+		if !ok {
+			return nil
+		}
+		text = rest
+	}
+	var groups [10]string
+	ok, err := r.match(u.pattern, text, &groups)
+	if ok {
+		r.group, r.groupRaw = groups, true
+	}
+	return err
+}
+
+// decodeBut decodes the escapes of s but those of '/' and '%'.
+func decodeBut(s string) string {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			if c := nibble(s[i+1])<<4 | nibble(s[i+2]); c != '/' && c != '%' {
+				b = append(b, c)
+				i += 2
+				continue
+			}
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
 }
 
 func redirectOr302(u *rule) int {
@@ -446,7 +493,7 @@ func (r *run) encodingOf(u *rule, p *part) (e encoding) {
 			e |= plus
 		}
 		return e
-	case p.kind == ruleGroup:
+	case p.kind == ruleGroup && !r.groupRaw:
 	case p.kind == condGroup && r.condDecoded:
 	case p.kind == value && p.v.decoded() && p.v != requestURI:
 	default:
