@@ -12,9 +12,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"httpjet/lsapi/lsapitest"
 )
 
 // guardedKinds are the kinds of routes: which type the contexts of a host have, and
@@ -27,6 +30,11 @@ var guardedKinds = map[string]struct{ context, rest string }{
 	"fastcgi":   {"fcgi", "<context><type>fcgi</type><uri>/</uri><handler>php</handler></context>"},
 	"lsapi":     {"lsapi", "<context><type>lsapi</type><uri>/</uri><handler>ls</handler></context>"},
 	"rewritten": {"static", "<rewrite><enable>1</enable><rules>\nRewriteRule ^/?in/(.*)$ /$1\n</rules></rewrite>"},
+	"links1":    {"static", ""}, // symbolic links are followed
+	"links2":    {"static", ""}, // those of their target's owner are
+	"htaccess":  {"static", ""}, // Options of .htaccess files say so
+	// A page cache has its row here: what is protected is protected where the same host
+	// has an answer for it in its cache.
 }
 
 // guardedTree has for each kind a host that protects paths in every way, and one whose
@@ -37,7 +45,11 @@ func guardedTree(t *testing.T, b *backends) (root string) {
 	(*authority)(nil).issue(t, root, "own")
 	hosts, maps := "", ""
 	add := func(name, vhost string) {
-		hosts += "<virtualHost><name>" + name + "</name><vhRoot>.</vhRoot><allowSymbolLink>0</allowSymbolLink><configFile>conf/" + name + ".xml</configFile></virtualHost>"
+		links := map[string]string{"links1": "1", "links2": "2", "htaccess": "1"}[name]
+		if links == "" {
+			links = "0"
+		}
+		hosts += "<virtualHost><name>" + name + "</name><vhRoot>.</vhRoot><allowSymbolLink>" + links + "</allowSymbolLink><configFile>conf/" + name + ".xml</configFile></virtualHost>"
 		maps += "<vhostMap><vhost>" + name + "</vhost><domain>" + name + ".test</domain></vhostMap>"
 		put(t, root, "conf/"+name+".xml", "<virtualHostConfig><docRoot>html</docRoot>"+vhost+"</virtualHostConfig>")
 	}
@@ -54,7 +66,7 @@ func guardedTree(t *testing.T, b *backends) (root string) {
 		rest := strings.ReplaceAll(k.rest, "%[1]s", b.http)
 		procs := `<extProcessor><type>proxy</type><name>app</name><address>` + b.http + `</address></extProcessor>
   <extProcessor><type>fcgi</type><name>php</name><address>uds://` + b.fcgi + `</address></extProcessor>
-  <extProcessor><type>lsapi</type><name>ls</name><address>uds://` + root + `/no.sock</address></extProcessor>`
+  <extProcessor><type>lsapi</type><name>ls</name><address>uds://` + b.lsapi + `</address></extProcessor>`
 		add(kind, procs+rest+`<htAccess><allowOverride>31</allowOverride></htAccess>
   <security><realm><name>R</name><userDB><location>conf/users</location></userDB></realm></security>
   <context>`+typ+`<uri>/realm/</uri><realm>R</realm></context>
@@ -67,13 +79,20 @@ func guardedTree(t *testing.T, b *backends) (root string) {
   <listener><name>S</name><address>127.0.0.1:2</address><secure>1</secure><certFile>own.crt</certFile><keyFile>own.key</keyFile>`+maps+`</listener></httpServerConfig>`)
 	put(t, root, "conf/users", "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n") // secret
 	for _, name := range []string{"realm/x.txt", "realm/index.html", "deny/x.txt", "browse/x.txt", "ht/x.txt", ".git/config", ".htpasswd", "secret/x.txt",
-		"source.php", "private.txt", "../outside/x.txt", "realm/x.php", "open.txt"} {
+		"source.php", "private.txt", "../outside/x.txt", "realm/x.php", "open.txt", "opt/open.txt", "opt/in/x.txt"} {
 		put(t, root, "html/"+name, "leak")
 	}
 	put(t, root, "html/ht/.htaccess", "Require all denied")
-	for link, target := range map[string]string{"link": "../outside", "file.txt": "../outside/x.txt"} {
+	put(t, root, "html/opt/.htaccess", "Options -FollowSymLinks")
+	for link, target := range map[string]string{"link": "../outside", "file.txt": "../outside/x.txt", "tosecret": "secret", "togit": ".git", "src.txt": "source.php",
+		"tosecret.txt": "secret/x.txt", "opt/l.txt": "../../outside/x.txt", "opt/dir": "../../outside", "opt/index.html": "../../outside/x.txt", "theirs.txt": "../outside/x.txt"} {
 		if err := os.Symlink(target, filepath.Join(root, "html", link)); err != nil {
 			t.Fatal(err)
+		}
+		if link == "theirs.txt" && os.Getuid() == 0 {
+			if err := os.Lchown(filepath.Join(root, "html", link), 4001, 4001); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := os.Chmod(filepath.Join(root, "html/private.txt"), 0o600); err != nil {
@@ -168,7 +187,15 @@ func TestNothingProtectedIsOpen(t *testing.T) {
 	upgrade := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="}
 	auth := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("ann:secret"))
 	everywhere := []string{"/realm/x.txt", "/realm/", "/deny/x.txt", "/browse/x.txt", "/.git/config", "/.htpasswd", "/ht/x.txt"}
-	files := []string{"/secret/x.txt", "/private.txt", "/link/x.txt", "/file.txt", "/realm/x.php"}
+	files := []string{"/secret/x.txt", "/private.txt", "/realm/x.php", "/tosecret/x.txt", "/tosecret.txt", "/togit/config", "/src.txt"}
+	links := map[string][]string{
+		"static": {"/link/x.txt", "/file.txt", "/opt/l.txt", "/opt/dir/x.txt", "/opt/"}, "links1": nil, "links2": nil,
+		"htaccess": {"/opt/l.txt", "/opt/dir/x.txt", "/opt/"},
+	}
+	links["rewritten"] = links["static"]
+	if os.Getuid() == 0 { // only root can give links away
+		links["links2"] = []string{"/theirs.txt"}
+	}
 	asked := 0
 	check := func(kind, what string, a guardedAnswer) {
 		t.Helper()
@@ -199,8 +226,8 @@ func TestNothingProtectedIsOpen(t *testing.T) {
 		for _, path := range everywhere {
 			walk(kind, kind+".test", path)
 		}
-		if kind == "static" || kind == "rewritten" {
-			for _, path := range files {
+		if own, isFiles := links[kind]; isFiles {
+			for _, path := range append(slices.Clone(files), own...) {
 				walk(kind, kind+".test", path)
 			}
 			if a := ask11(t, plain, "GET", "/source.php", kind+".test"); strings.Contains(a.body, "leak") || a.status != 503 {
@@ -210,9 +237,11 @@ func TestNothingProtectedIsOpen(t *testing.T) {
 		walk(kind, kind+"-shut.test", "/open.txt")
 
 		// The same is open to who may have it: the walk is not refused for another reason.
-		want := map[string]int{"lsapi": 503}[kind]
-		if want == 0 {
-			want = 200
+		const want = 200
+		if kind == "links1" || kind == "links2" {
+			if a := ask11(t, plain, "GET", "/file.txt", kind+".test"); a.status != want || a.body != "leak" {
+				t.Errorf("%s: a link that may be followed: %d %q", kind, a.status, a.body)
+			}
 		}
 		if a := ask11(t, plain, "GET", "/realm/x.txt", kind+".test", auth); a.status != want {
 			t.Errorf("%s: with the password: %d %q", kind, a.status, a.body)
@@ -231,4 +260,10 @@ func TestNothingProtectedIsOpen(t *testing.T) {
 		b.whole()
 	}
 	t.Log(asked, "requests")
+}
+
+// answerLSAPI is what the LSAPI application says.
+func (b *backends) answerLSAPI(q *lsapitest.Request) []byte {
+	b.keep(q.Method + " " + q.Script)
+	return lsapitest.Reply(200, "said")
 }

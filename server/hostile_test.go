@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"httpjet/lsapi/lsapitest"
 )
 
 // These tests send malformed HTTP/1 to the whole server, once for each kind of
@@ -269,13 +271,14 @@ func statuses(reply string) string {
 
 // backends are an HTTP upstream and a FastCGI application that keep what they get.
 type backends struct {
-	http, fcgi string // addresses
-	mu         sync.Mutex
-	seen       []string // whole requests, with every byte for HTTP
+	http, fcgi, lsapi string // addresses
+	mu                sync.Mutex
+	seen              []string // whole requests, with every byte for HTTP
 }
 
 func startBackends(t *testing.T) *backends {
-	b := &backends{fcgi: filepath.Join(t.TempDir(), "app.sock")}
+	dir := t.TempDir()
+	b := &backends{fcgi: filepath.Join(dir, "app.sock"), lsapi: filepath.Join(dir, "ls.sock")}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -296,11 +299,17 @@ func startBackends(t *testing.T) *backends {
 		}
 	})
 	running.Go(func() { fcgi.Serve(f, http.HandlerFunc(b.serveFCGI)) })
+	ls, err := net.Listen("unix", b.lsapi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.Go(func() { lsapitest.Serve(ls, b.answerLSAPI) })
 	// Registered before the server's end, so that it comes after: connections of
 	// its pools are closed then.
 	t.Cleanup(func() {
 		l.Close()
 		f.Close()
+		ls.Close()
 		running.Wait()
 	})
 	return b
