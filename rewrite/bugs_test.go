@@ -76,6 +76,26 @@ func TestFault8EscapesOfProxyTargets(t *testing.T) {
 	f("P,B", "GET /px/a%2Fb", "/a%2Fb")
 }
 
+// What a client writes makes no redirect to another host, whatever it begins with.
+func TestRedirectsOfRulesStayHere(t *testing.T) {
+	f := func(rule, request, want string) {
+		t.Helper()
+		if got, _ := decided(t, "RewriteRule "+rule, request); got != want {
+			t.Errorf("%s, %s: %s, want %s", rule, request, got, want)
+		}
+	}
+	for _, flags := range []string{"[R]", "[R,NE]"} {
+		f("^/r(.*)$ $1 "+flags, "GET http://h.test/r//evil.test", "302 http://h.test/evil.test")
+		f("^/r(.*)$ $1 "+flags, "GET http://h.test/r%2F%2Fevil.test", "302 http://h.test/evil.test")
+		f("^/r(.*)$ $1 "+flags, "GET http://h.test/r%5C%5Cevil.test", "302 http://h.test/%5C%5Cevil.test")
+		f("^/r/(.*)$ /$1 "+flags, "GET http://h.test/r/%5Cevil.test", "302 http://h.test/%5Cevil.test")
+		f("^/r/(.*)$ $1 "+flags, "GET http://h.test/r/https:/evil.test", "302 http://h.test/https:/evil.test")
+		f("^/r/(.*)$ $1 "+flags, "GET /r/%5Cevil.test", "302 /%5Cevil.test") // without a Host
+		f("^/r(.*)$ /$1 "+flags, "GET /r//evil.test", "302 /evil.test")
+		f("^/q$ /%{QUERY_STRING} "+flags, "GET /q?/evil.test", "302 /evil.test?/evil.test")
+	}
+}
+
 // Variables of a page cache have one spelling and all their values (docs/rules.md).
 func TestVariablesOfTheCache(t *testing.T) {
 	p := program(t, `RewriteRule ^ - [E=cache-control:max-age=60,E=CACHE-CTRL:public,E=cache-control:vary=mobile,E=Cache-vary:lang]
