@@ -176,7 +176,17 @@ func (o *oracle) files(cases []*apacheCase) error {
 		files[c.name+"/echo.php"] = echoPHP
 		files[c.name+"/.htaccess"] = strings.NewReplacer("{{backend}}", o.backend, "{{root}}", o.dir).Replace(c.text)
 	}
-	return writeFiles(o.dir, files)
+	if err := writeFiles(o.dir, files); err != nil {
+		return err
+	}
+	for _, c := range cases {
+		for link, target := range map[string]string{"l.txt": "a.txt", "ldir": "sub"} {
+			if err := os.Symlink(target, filepath.Join(o.dir, c.name, link)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 const apacheConf = `ServerRoot /usr/lib/apache2
