@@ -21,7 +21,7 @@ const module = "httpjet"
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
 	/* 1 wires    */ "store rawio epoll h1 h2 tlsconf staples rewrite access docroot accesslog metrics trace headers apps freshness compress",
-	/* 2 upstream */ "extproc",
+	/* 2 upstream */ "extproc pagecache",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
 	/* 5 handlers */ "proxy proxycache script static listing wsrelay probes",
@@ -49,7 +49,8 @@ var census = []string{
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.readH2", "front.writeH2", "front.watchSockets", "front.giveBack",
 	"front.acceptQUIC", "front.serveH3", "front.sayGoAway", // and those of packages quic and http3, which end with their connection or transport
-	"server.watchSignals", "server.watchFiles", "server.expireIdle",
+	"server.watchSignals", "server.watchFiles", "server.expireIdle", "server.sweepPages",
+	"pagecache.refresh",
 	"staples.run",
 	"status.serve",
 	"wsrelay.copyUp",

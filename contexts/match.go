@@ -8,6 +8,7 @@ import (
 	"httpjet/access"
 	"httpjet/docroot"
 	"httpjet/exchange"
+	"httpjet/pagecache"
 	"httpjet/rewrite"
 )
 
@@ -43,6 +44,7 @@ type Context struct {
 	PHP      []exchange.Setting                // of PHP, with those of what is around it
 	Edits    *Edits                            // of the fields of answers and requests; nil: none
 	Pages    Pages                             // error pages, with those of what is around it; nil: the virtual host's
+	Cache    *pagecache.Policy                 // of the page cache; nil: the virtual host's
 
 	Access     *access.List        // nil: no restriction
 	Realm      *access.Guard       // of the users that may have it; nil: asks for no password

@@ -73,13 +73,23 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	return err
 }
 
-// findVHost routes by Host, else by the name of the TLS handshake (R-LSN-2).
+// findVHost routes by Host, else by the name of the TLS handshake (R-LSN-2). A name that
+// is not mapped, and is not the host's own, is foreign to it unless the listener maps
+// none (R-LSN-4, D-36).
 func (t *Table) findVHost(x *exchange.Exchange) *VHost {
 	host := x.Req.Host
 	if host == "" && x.Req.TLS != nil {
 		host = x.Req.TLS.ServerName
 	}
-	v, _ := t.Listeners[x.Req.Listener].Find(host)
+	m := t.Listeners[x.Req.Listener]
+	v, named := m.Named(host)
+	if named {
+		return v
+	}
+	if v, _ = m.Find(""); v != nil && m.HasNames() && !strings.EqualFold(domains.Name(host), v.Name) {
+		x.Route.Foreign = true
+		x.Use(decache{})
+	}
 	return v
 }
 

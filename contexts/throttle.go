@@ -21,7 +21,7 @@ type Throttle struct {
 // and so are tunnels once they are open.
 func (t *Table) throttle(x *exchange.Exchange, v *VHost, r *route) error {
 	h := t.Throttle
-	if h == nil || x.Explaining() || !x.Req.Client.IsValid() || access.Exempt(x.Req.Client) || t.trusts(x.Req.Client, v) {
+	if h == nil || x.Explaining() || x.Background || !x.Req.Client.IsValid() || access.Exempt(x.Req.Client) || t.trusts(x.Req.Client, v) {
 		return nil
 	}
 	if err := h.delay(x, r.kind != exchange.Files || v.isScript(docroot.Suffix(x.Req.Path))); err != nil {
@@ -40,7 +40,7 @@ func (t *Table) throttle(x *exchange.Exchange, v *VHost, r *route) error {
 // limitRate takes a token of the client of x (clientRateLimit, R-RATE-4); nil limits
 // nothing.
 func limitRate(x *exchange.Exchange, r *access.Rate) error {
-	if r == nil || x.Explaining() {
+	if r == nil || x.Explaining() || x.Background {
 		return nil
 	}
 	wait, ok := r.Take(x.Req.Client, x.Recent())

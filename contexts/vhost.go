@@ -9,6 +9,7 @@ import (
 	"httpjet/compress"
 	"httpjet/docroot"
 	"httpjet/exchange"
+	"httpjet/pagecache"
 	"httpjet/rewrite"
 )
 
@@ -38,6 +39,8 @@ type VHost struct {
 	RulesOn   bool             // .htaccess files inherit it as long as none says RewriteEngine
 	Targets   map[*rewrite.Target]*Target
 	Named     map[string]*Target // processors that [P] in .htaccess files may name
+
+	Cache *pagecache.Site // nil: none
 
 	contexts search
 	isScript func(suffix string) bool // IsScript, bound once
@@ -93,11 +96,18 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 	if v.Compress != nil {
 		v.Compress.Join(x) // first: nearest to the wire
 	}
+	if v.Cache != nil {
+		return v.serveCached(x, t)
+	}
+	return v.serveWith(x, t, nil)
+}
+
+func (v *VHost) serveWith(x *exchange.Exchange, t *Table, run *pagecache.Run) error {
 	if v.Htaccess == nil {
-		return v.route(x, t, nil)
+		return v.route(x, t, nil, run)
 	}
 	l := &local{}
-	err := v.route(x, t, l)
+	err := v.route(x, t, l, run)
 	if err != nil {
 		err = v.document(x, l, err)
 	}
@@ -105,8 +115,8 @@ func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
 }
 
 // route chooses what answers x and has it answer. l is nil where .htaccess files are
-// not read.
-func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
+// not read, run where the host has no page cache.
+func (v *VHost) route(x *exchange.Exchange, t *Table, l *local, run *pagecache.Run) error {
 	if x.Req.Path == "*" {
 		x.Resp.Fields.Add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		x.Resp.Length = 0
@@ -186,7 +196,7 @@ func (v *VHost) route(x *exchange.Exchange, t *Table, l *local) error {
 	if c := r.context; c != nil && c.Edits != nil {
 		c.Edits.Ops.Request(x)
 	}
-	return x.ServeOrExplain(r.handler)
+	return v.answer(x, &r, t, l, run)
 }
 
 // socketMap remembers the WebSocket map of an upgrade request: the longest uri

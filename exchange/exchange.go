@@ -142,6 +142,10 @@ type Route struct {
 	Label string // uri of the context as configured, or "static", "script", "unmatched"
 	Scope string // scope of the upstream, "server" or "vhost:<name>"; "" if none
 	Group string // name of the upstream's processor; "" if none
+
+	// Foreign: the Host is mapped to this virtual host by the catch-all alone, on a
+	// listener that maps names (R-LSN-4). No cache takes part.
+	Foreign bool
 }
 
 // Resource is what the path of an exchange resolved to on disk. The table sets
@@ -394,6 +398,10 @@ type Exchange struct {
 	// Where it is false, and in answers to errors, the handler takes them off.
 	Steered bool
 
+	// Background says that the server asks for itself (NewBackground): no client waits,
+	// none is to be limited or counted.
+	Background bool
+
 	// ClientText of the last exchange on the connection, and for which address.
 	clientText string
 	textOf     netip.Addr
@@ -426,7 +434,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.PHP, x.Admitted = x.Env[:0], nil, nil
 	x.AltSvc = ""
-	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered = false, false, false, false, false
+	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered, x.Background = false, false, false, false, false, false
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}
 	x.limit, x.read, x.written = -1, 0, 0

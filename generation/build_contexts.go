@@ -65,6 +65,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	b.buildAuthorizer(h, c, out)
 	a := b.contextAnswers(h, c)
 	out.Edits, out.Pages, out.PHP = buildEdits(a), a.pages, a.php
+	b.buildContextCache(h, c, out)
 	b.checkAnswers(c, out)
 	b.checkPages(c.ErrorPages)
 	if !b.buildKind(h, c, out, a) {

@@ -59,6 +59,7 @@ func (b *builder) buildVHost(h *xmlconf.Host) {
 		v.Closed = "its docRoot cannot be used"
 	}
 	ho := &host{Host: h, out: v, procs: b.buildHostProcessors(h), adHoc: map[string]*processor{}, answers: said}
+	b.buildCache(h, v)
 	b.buildRules(ho)
 	v.Htaccess = b.buildHtaccess(ho, h.Conf.DocRoot, "/")
 	b.buildScripts(ho)

@@ -29,6 +29,7 @@ import (
 	"httpjet/groups"
 	"httpjet/keep"
 	"httpjet/metrics"
+	"httpjet/pagecache"
 	"httpjet/probes"
 	"httpjet/proxycache"
 	"httpjet/staples"
@@ -45,6 +46,7 @@ type Options struct {
 	HTTPAddr, HTTPSAddr string
 	EchoID              bool   // answers carry the request id as X-Request-Id
 	Version             string // of this build, for the Server field and applications
+	PageCache           PageCache
 	Log                 *slog.Logger
 }
 
@@ -70,6 +72,7 @@ type Kept struct {
 	Tickets  keep.Map[tlsconf.TicketOptions, *tlsconf.Tickets]
 	Staples  keep.Map[staples.Key, *staples.Staple]
 	Leaving  tunnels.Leaving
+	Pages    *pagecache.Cache // nil: no generation had one yet; set by Build
 
 	ProxyCaches keep.Map[string, *proxycache.Cache]
 	ProxyCached proxycache.Counts // of all of them
@@ -156,6 +159,7 @@ type Generation struct {
 	tunnels      map[string]*tunnels.Set // that it leases
 	probes       *probes.Scheduler
 	peers        []probes.Peer // that it probes
+	sites        []*pagecache.Site
 }
 
 type hostLog struct {

@@ -141,7 +141,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	case m != "GET" && m != "HEAD":
 		x.Use(&passage{h: h, fwd: freshness.Method})
 		return h.Next.Serve(x)
-	case x.Req.Length != 0:
+	case x.Req.Length != 0 || x.Route.Foreign:
 		return h.bypass(x, freshness.Bypass)
 	}
 	l := looks.Get().(*look)

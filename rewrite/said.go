@@ -43,6 +43,7 @@ type said struct {
 	noTag     bool // FileETag None
 	listing   int8 // Options Indexes: 1 on, -1 off, 0 not written
 	links     []linkWord
+	cache     []CacheDirective
 	line      int // of the first of them
 }
 
@@ -129,7 +130,14 @@ var groupOf = map[string]Override{
 	"fileetag": OverrideFileInfo, "limitrequestbody": OverrideAll, "options": OverrideOptions,
 	"php_flag": OverrideOptions, "php_value": OverrideOptions,
 	"php_admin_flag": OverrideOptions, "php_admin_value": OverrideOptions,
+	"cachelookup": cacheGroup, "cacheenable": cacheGroup, "cachedisable": cacheGroup, "cachemaxexpire": cacheGroup, "cachemaxstaleage": cacheGroup,
+	"cachekeymodify": cacheGroup, "cacheignorecachecontrol": cacheGroup, "cacheenablepublic": cacheGroup, "cacheenableprivate": cacheGroup,
+	"cacheengine": cacheGroup, "cacheroot": cacheGroup,
 }
+
+// cacheGroup: directives about the page cache go with fields of answers, and with rules,
+// beside which plug-ins write them.
+const cacheGroup = OverrideFileInfo | OverrideRules
 
 // other reads a directive that is not about who may come in, nor of rewriting.
 func (p *parser) other(lower, name string, args []string) {
@@ -180,6 +188,9 @@ func wants(args []string, least int) error {
 func (p *parser) say(sec *section, s *said, lower string, args []string) (err error) {
 	if err = wants(args, 1); err != nil {
 		return err
+	}
+	if strings.HasPrefix(lower, "cache") {
+		return s.cacheDirective(lower, args)
 	}
 	switch lower {
 	case "header", "requestheader":

@@ -27,6 +27,7 @@ import (
 	"httpjet/front"
 	"httpjet/generation"
 	"httpjet/metrics"
+	"httpjet/pagecache"
 	"httpjet/probes"
 	"httpjet/staples"
 	"httpjet/status"
@@ -54,6 +55,8 @@ type Options struct {
 
 	// ControlSocket is the path of the control socket, relative to Root; "": off.
 	ControlSocket string
+
+	PageCache generation.PageCache
 
 	// Launcher is the command that becomes a started application (apps.Enter).
 	Launcher []string
@@ -85,6 +88,8 @@ type Server struct {
 	orders  chan order    // from the control socket
 	stopped chan struct{} // closed when no more orders are taken
 	history []past        // configurations that served before, the last one last; owned by the goroutine of Run
+
+	pages atomic.Pointer[pagecache.Cache] // nil: there was none yet
 
 	watcher    *watch.Watcher // nil: files are not watched
 	current    atomic.Pointer[site]
@@ -140,6 +145,8 @@ func Run(ctx context.Context, opt Options) error {
 	if opt.Watch {
 		s.watcher = watch.New(watch.Options{Log: s.log})
 	}
+	swept := make(chan struct{})
+	go s.sweepPages(background, swept)
 	go s.watchFiles(background, watched)
 	s.watch(s.current.Load().Generation)
 	s.ocsp.Start()
@@ -154,6 +161,7 @@ func Run(ctx context.Context, opt Options) error {
 	stop()
 	<-idle
 	<-watched
+	<-swept
 	s.ocsp.Close()
 	s.drain(stops)
 	return nil
@@ -242,7 +250,7 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 }
 
 func (s *Server) generationOptions() generation.Options {
-	return generation.Options{HTTPAddr: s.opt.HTTPAddr, HTTPSAddr: s.opt.HTTPSAddr, EchoID: s.opt.RequestIDHeader, Version: Version, Log: s.log}
+	return generation.Options{HTTPAddr: s.opt.HTTPAddr, HTTPSAddr: s.opt.HTTPSAddr, EchoID: s.opt.RequestIDHeader, Version: Version, PageCache: s.opt.PageCache, Log: s.log}
 }
 
 // failed is the error for findings that keep a tree from being served: the first
@@ -315,6 +323,8 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	s.front.SetLimits(&next.limits)
 	s.kept.Dialer.Resolver.Configure(g.Names)
 	g.KeepTunnels()
+	g.OpenStores(s.log)
+	s.pages.Store(s.kept.Pages)
 	old := s.current.Swap(next)
 	if old != nil {
 		old.StopProbes()
@@ -508,6 +518,9 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	s.stopControl()
 	s.stopAdmin()
 	s.log.Info("stopped")
+	if c := s.pages.Load(); c != nil {
+		c.Close()
+	}
 	s.current.Load().Retire()
 	s.apps.Close()
 	s.kept.Dialer.Resolver.Close()
@@ -539,6 +552,12 @@ func (s *Server) expireIdle(ctx context.Context, done chan<- struct{}) {
 		}
 		return list
 	})
+}
+
+// sweepPages keeps the page cache clean.
+func (s *Server) sweepPages(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	pagecache.SweepLoop(ctx, s.pages.Load)
 }
 
 func (s *Server) addresses() map[string]string {

@@ -73,6 +73,9 @@ func (e *Entry) State() State {
 	return state
 }
 
+// Used reports whether e has served a request lately.
+func (e *Entry) Used() bool { return e.used.Load() }
+
 // Size returns the memory that e is counted with, bytes.
 func (e *Entry) Size() int64 { return e.size }
 

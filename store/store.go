@@ -524,6 +524,9 @@ func (sh *shard) all(f func(e *Entry) bool) {
 	}
 }
 
+// Bytes returns the memory of all entries, bytes.
+func (s *Store) Bytes() int64 { return s.bytes.Load() }
+
 // Counts tells what a store holds and has done.
 type Counts struct {
 	Entries, Bytes, Disk int64 // what is stored now; Bytes: memory

@@ -41,7 +41,7 @@ type Context struct {
 	AutoIndex        bool         `conf:"autoIndex" default:"0" doc:"1: a directory without an index file is listed, without what the client could not ask for"`
 	Rewrite          *Rewrite     `conf:"rewrite" doc:"rewriting below this context, if it is one of files"`
 	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" doc:"own error pages, beside those of what is around"`
-	CachePolicy      *CachePolicy `conf:"cachePolicy" as:"later,minor" doc:"page cache"`
+	CachePolicy      *CachePolicy `conf:"cachePolicy" doc:"page cache, where the virtual host has one; what is not written is as around the context"`
 
 	PHPIniOverride  string           `conf:"phpIniOverride" unit:"text" doc:"as in the virtual host, behind what that says; to PHP behind LSAPI alone"`
 	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"honoured,strict" doc:"how uri matches: prefix by whole segments; exact, the whole path; pattern, the whole path, where :name is one segment and * at the end the rest; regex, RE2, as after exp:. All but prefix go first, in the order of the file"`

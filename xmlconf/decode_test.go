@@ -192,21 +192,19 @@ func TestTreatments(t *testing.T) {
 	want(t, fs, `
 f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user; set User= in the systemd unit)
 f.xml:3:23: info I-NO-EFFECT: cpuAffinity has no effect (pinned workers)
-f.xml:6:1: info I-NOT-YET: cache is not honoured by this version
 f.xml:7:12: warn W-NO-EFFECT: phpConfig: phpHandlerList has no effect (further versions of PHP: declare an extProcessor for each)
 f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)`)
 }
 
 // What is not honoured is told once, and for each context.
 func TestNotYetOnce(t *testing.T) {
-	_, fs := vhost(t, `<cache><enableCache>1</enableCache></cache>
-<cache><enableCache>1</enableCache></cache>
-<context><uri>/a/</uri><cachePolicy><enableCache>1</enableCache></cachePolicy></context><context><uri>/b/</uri><cachePolicy><enableCache>1</enableCache></cachePolicy></context>`)
+	_, fs := vhost(t, `<cache><cachePolicy><microCache5xx>1</microCache5xx></cachePolicy></cache>
+<context><uri>/a/</uri><cachePolicy><microCache5xx>1</microCache5xx></cachePolicy></context><context><uri>/b/</uri><cachePolicy><microCache5xx>1</microCache5xx></cachePolicy></context>`)
 	n := map[string]int{}
 	for _, f := range fs.All() {
 		n[f.Element[strings.LastIndexByte(f.Element, '/')+1:]]++
 	}
-	if n["cache"] != 1 || n["cachePolicy"] != 2 {
+	if n["microCache5xx"] != 3 {
 		t.Error(lines(fs))
 	}
 }

@@ -31,6 +31,7 @@ var reasons = map[string]reason{
 	"module":   {"httpjet has no such filter", "what it blocked reaches the applications: block it in front of httpjet, or there"},
 	"ocsp":     {"responders are asked directly", "no response can be had where only a proxy leads out"},
 	"panel":    {"httpjet knows no hosting panel", "a version of PHP that only the panel declares runs nothing: declare an extProcessor for it"},
+	"store":    {"the cache keeps its files by itself", ""},
 	"process":  {"httpjet is one process", ""},
 	"remark":   {"a remark for people", ""},
 	"reports":  {"httpjet writes no report files", "what reads them has to read /metrics"},

@@ -28,7 +28,7 @@ type Server struct {
 	Logging    Logging        `conf:"logging" doc:"error log and access logs"`
 	Security   ServerSecurity `conf:"security" doc:"access lists and file rules"`
 	Expires    Expires        `conf:"expires" doc:"Expires and Cache-Control of static answers"`
-	Cache      Cache          `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
+	Cache      Cache          `conf:"cache" doc:"page cache"`
 	Quic       Quic           `conf:"quic" doc:"HTTP/3; what stands here goes before tuning"`
 	Management *Management    `conf:"management" as:"honoured,strict" doc:"listener of status and metrics; --metrics-addr goes before its address"`
 	Tracing    *Tracing       `conf:"tracing" as:"honoured,strict" doc:"W3C trace context of requests to upstreams"`

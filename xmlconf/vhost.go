@@ -23,7 +23,7 @@ type VHost struct {
 	Rewrite     Rewrite      `conf:"rewrite" doc:"rewriting"`
 	VHSSL       *VHSSL       `conf:"vhssl" doc:"own certificate"`
 	Expires     Expires      `conf:"expires" doc:"Expires and Cache-Control of static answers"`
-	Cache       Cache        `conf:"cache" as:"later,minor" gate:"cacheEngine" doc:"page cache"`
+	Cache       Cache        `conf:"cache" doc:"page cache; what is not written is the server's"`
 	AcmeDomains []string     `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
 
 	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications of this host"`
@@ -122,43 +122,44 @@ type ErrorPage struct {
 // Cache is the page cache of the server or a host.
 type Cache struct {
 	Block
-	CacheEngine   int         `conf:"cacheEngine" range:"0..7" default:"0" doc:"1 cache, 2 crawler, 4 ESI"`
-	Storage       Storage     `conf:"storage" doc:"where objects are kept"`
+	CacheEngine   int         `conf:"cacheEngine" range:"0..7" default:"0" doc:"1: cache; 2, crawler, and 4, ESI, have no effect. --page-cache stands for 1"`
+	Storage       Storage     `conf:"storage" doc:"where objects are kept over a restart"`
 	Policy        CachePolicy `conf:"cachePolicy" doc:"what is kept"`
-	NoCacheDomain []string    `conf:"noCacheDomain" doc:"hosts never cached"`
-	NoCacheURL    string      `conf:"noCacheUrl" unit:"text" doc:"lines: paths never cached"`
+	NoCacheDomain []string    `conf:"noCacheDomain" doc:"host names that are never cached; of the server"`
+	NoCacheURL    string      `conf:"noCacheUrl" unit:"text" doc:"lines: parts of paths that are never cached, ^ at the beginning and $ at the end"`
+	CacheReport   string      `conf:"cacheReport" range:"litespeed|standard|off" default:"litespeed" as:"honoured,strict" doc:"how answers tell what the cache did: X-LiteSpeed-Cache, Cache-Status (RFC 9211), or not at all"`
 }
 
 // Storage is where cached objects are kept.
 type Storage struct {
 	Block
-	CacheStorePath string   `conf:"cacheStorePath" unit:"path" doc:"directory"`
-	_              struct{} `conf:"cacheMgrStorePath" doc:"housekeeping"`
-	_              struct{} `conf:"pubStoreExpireMinutes" doc:"housekeeping"`
-	_              struct{} `conf:"purgeNoHitTimeout" doc:"housekeeping"`
-	_              struct{} `conf:"litemage" unit:"block" doc:"Magento module"`
+	CacheStorePath string   `conf:"cacheStorePath" unit:"path" changed:"a directory httpjet below it is used; absent: objects are in memory alone" doc:"directory"`
+	_              struct{} `conf:"cacheMgrStorePath" as:"noeffect,minor" why:"store" doc:"housekeeping"`
+	_              struct{} `conf:"pubStoreExpireMinutes" as:"noeffect,minor" why:"store" doc:"housekeeping"`
+	_              struct{} `conf:"purgeNoHitTimeout" as:"noeffect,minor" why:"store" doc:"housekeeping"`
+	_              struct{} `conf:"litemage" unit:"block" as:"later,minor" doc:"Magento module"`
 }
 
 // CachePolicy is what the page cache keeps.
 type CachePolicy struct {
 	Block
-	EnableCache            bool     `conf:"enableCache" default:"0" doc:"store without the application asking"`
+	EnableCache            bool     `conf:"enableCache" default:"0" doc:"store answers of local applications without their asking"`
 	EnablePrivateCache     bool     `conf:"enablePrivateCache" default:"0" doc:"the same, privately"`
 	CheckPublicCache       bool     `conf:"checkPublicCache" default:"1" doc:"look up public objects"`
-	CheckPrivateCache      bool     `conf:"checkPrivateCache" default:"1" doc:"look up private objects"`
+	CheckPrivateCache      bool     `conf:"checkPrivateCache" default:"1" doc:"look up private objects, of clients with a session cookie"`
 	EnablePublicCache      bool     `conf:"enablePublicCache" default:"1" doc:"alias of checkPublicCache"`
-	RespectCacheable       bool     `conf:"respectCacheable" default:"0" doc:"obey Cache-Control of the response"`
+	RespectCacheable       bool     `conf:"respectCacheable" default:"0" doc:"Cache-Control of the answer may forbid what X-LiteSpeed-Cache-Control allows"`
 	MaxCacheObjSize        int64    `conf:"maxCacheObjSize" unit:"size" range:"1K..100M" default:"100M" litespeed:"10000000" doc:"largest object"`
-	MaxStaleAge            int      `conf:"maxStaleAge" unit:"s" range:"0.." default:"200" doc:"life of a stale object while it is refreshed"`
-	CacheKeyMod            string   `conf:"cacheKeyMod" unit:"text" doc:"query parameters left out of the key"`
+	MaxStaleAge            int      `conf:"maxStaleAge" unit:"s" range:"0..86400" default:"200" doc:"how long an object is served stale while it is made anew"`
+	CacheKeyMod            string   `conf:"cacheKeyMod" unit:"text" doc:"query parameters left out of the key, lines: -qs:NAME, -qs:NAME*, clear"`
 	ExpireInSeconds        int      `conf:"expireInSeconds" unit:"s" range:"0.." default:"900" litespeed:"3600" doc:"life of an object"`
-	PrivateExpireInSeconds int      `conf:"privateExpireInSeconds" unit:"s" range:"0.." default:"0" litespeed:"3600" doc:"life of a private object"`
-	_                      struct{} `conf:"enablePostCache" doc:"store answers to POST"`
-	_                      struct{} `conf:"microCache5xx" doc:"store errors"`
-	_                      struct{} `conf:"qsCache" doc:"requests with a query"`
-	_                      struct{} `conf:"reqCookieCache" doc:"requests with cookies"`
-	_                      struct{} `conf:"respCookieCache" doc:"answers with cookies"`
-	_                      struct{} `conf:"ignoreReqCacheCtrl" doc:"ignore the client's Cache-Control"`
-	_                      struct{} `conf:"ignoreRespCacheCtrl" doc:"ignore the answer's Cache-Control"`
-	_                      struct{} `conf:"cacheStatusCode" doc:"stored status codes"`
+	PrivateExpireInSeconds int      `conf:"privateExpireInSeconds" unit:"s" range:"0.." default:"0" litespeed:"3600" changed:"at most 300 s" doc:"life of a private object"`
+	QSCache                bool     `conf:"qsCache" default:"1" doc:"requests with a query are cached"`
+	ReqCookieCache         bool     `conf:"reqCookieCache" default:"1" changed:"a request with a session cookie stores no public object unless the application asks" doc:"requests with cookies store without being asked"`
+	RespCookieCache        bool     `conf:"respCookieCache" default:"1" changed:"an answer that begins a session is no public object unless the application asks" doc:"answers that set cookies are stored, without the cookies, without being asked"`
+	IgnoreReqCacheCtrl     bool     `conf:"ignoreReqCacheCtrl" default:"1" doc:"the client's Cache-Control does not count"`
+	IgnoreRespCacheCtrl    bool     `conf:"ignoreRespCacheCtrl" default:"0" doc:"the answer's Cache-Control does not count where the application did not ask"`
+	CacheStatusCode        []int    `conf:"cacheStatusCode" range:"200..599" doc:"stored status codes; absent: 200 and 301, and what an application asks for of 203, 300, 302, 303, 307, 308, 404 and 410"`
+	_                      struct{} `conf:"enablePostCache" as:"later,minor" doc:"store answers to POST"`
+	_                      struct{} `conf:"microCache5xx" as:"later,minor" doc:"store errors"`
 }

@@ -71,6 +71,7 @@ func root() *cobra.Command {
 func serveCmd(dir *string) *cobra.Command {
 	o := server.Options{Stderr: os.Stderr}
 	checkOnly := false
+	var pages *cacheFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the tree",
@@ -84,6 +85,9 @@ func serveCmd(dir *string) *cobra.Command {
 			if checkOnly {
 				return runCheck(check.Options{Root: *dir})
 			}
+			if err := pages.read(); err != nil {
+				return err
+			}
 			o.Launcher = []string{"/proc/self/exe", applicationName} // this binary, also when an upgrade has replaced the file
 			o.Root, o.MetricsDefault = *dir, !cmd.Flags().Changed("metrics-addr")
 			if err := server.Run(cmd.Context(), o); err != nil {
@@ -92,6 +96,7 @@ func serveCmd(dir *string) *cobra.Command {
 			return nil
 		},
 	}
+	pages = addCacheFlags(cmd, &o.PageCache)
 	cmd.Flags().BoolVar(&checkOnly, "check-config", false, "do what check does instead, and exit")
 	cmd.Flags().StringVar(&o.HTTPAddr, "http-addr", "", "address of the first plain listener, host:port")
 	cmd.Flags().StringVar(&o.HTTPSAddr, "https-addr", "", "address of the first secure listener, host:port")

@@ -1,0 +1,382 @@
+package pagecache
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"httpjet/store"
+)
+
+// Disk keeps entries of a cache in files below a directory of its own, over restarts
+// (R-CACHE-14). A file is written under another name and renamed when it is whole: body,
+// head, and a foot with their lengths and sums. What is there at a start is found by
+// reading the feet; what is not whole, not ours, or older than a purge is not used.
+//
+// The names of files say nothing. There is no index that could be wrong.
+type Disk struct {
+	dir   string
+	log   *slog.Logger
+	cache *Cache
+	lock  *os.File // held as long as the process lives; nil: not usable
+	off   atomic.Bool
+
+	journal *journal
+	loaded  bool        // of the goroutine that sweeps
+	failed  atomic.Bool // it was said that it cannot be written
+}
+
+// Files have names of 24 hexadecimal digits, below a directory of the first two.
+const (
+	nameLen  = 24
+	dirName  = "httpjet" // ours, below what the operator names
+	tempName = ".new-"
+)
+
+// Disk returns the files of a directory, made if need be. An error says why it cannot
+// be used. Equal directories are one Disk.
+func (c *Cache) Disk(dir string) (*Disk, error) {
+	dir = filepath.Join(filepath.Clean(dir), dirName)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := c.disks[dir]; d != nil {
+		return d, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, errors.New("another process uses it")
+	}
+	d := &Disk{dir: dir, log: c.log, cache: c, lock: lock}
+	if d.journal, err = openJournal(filepath.Join(dir, "purges")); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	c.disks[dir] = d
+	return d, nil
+}
+
+// usable reports whether entries go into files. A nil Disk has none.
+func (d *Disk) usable() bool { return d != nil && !d.off.Load() }
+
+func (d *Disk) path(name string) string { return filepath.Join(d.dir, name[:2], name) }
+
+func (d *Disk) remove(name string) {
+	if name != "" {
+		os.Remove(d.path(name))
+	}
+}
+
+func (d *Disk) close() { d.lock.Close() }
+
+// writeFailed notes an error of a file that was being written.
+func (d *Disk) writeFailed(err error) {
+	d.cache.count(WriteErrors)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		d.cache.count(FullErrors)
+	}
+	if !d.failed.Swap(true) {
+		d.log.Error("page cache cannot write; entries stay in memory alone", "dir", d.dir, "err", err)
+	}
+}
+
+// writing is a file that is being written.
+type writing struct {
+	d    *Disk
+	file *os.File
+	sum  uint32 // of the body so far
+	n    int64
+	err  error
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// begin opens a file; nil if that is not possible.
+func (d *Disk) begin() *writing {
+	f, err := os.CreateTemp(d.dir, tempName)
+	if err != nil {
+		d.writeFailed(err)
+		return nil
+	}
+	return &writing{d: d, file: f}
+}
+
+// Write appends to the body.
+func (w *writing) Write(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.file.Write(p)
+	w.sum = crc32.Update(w.sum, castagnoli, p[:n])
+	w.n += int64(n)
+	if w.err = err; err != nil {
+		w.d.writeFailed(err)
+	}
+	return n, err
+}
+
+func (w *writing) write(p []byte) bool {
+	_, err := w.Write(p)
+	return err == nil
+}
+
+// body writes what a builder has so far.
+func (w *writing) body(b *store.Builder) bool {
+	whole := b.Body()
+	return w.store(&whole)
+}
+
+func (w *writing) store(b *store.Body) bool { return b.WriteRange(w, 0, b.Len()) == nil }
+
+func (w *writing) abandon() {
+	w.file.Close()
+	os.Remove(w.file.Name())
+}
+
+// commit writes head and foot and gives the file its name. It returns false if it could
+// not; nothing is left then.
+func (w *writing) commit(o *store.Object, born uint64) (name string, ok bool) {
+	head := appendHead(nil, o, w.d.journal.sequence(born))
+	foot := appendFoot(nil, w.n, w.sum, head)
+	if !w.write(head) || !w.write(foot) {
+		w.abandon()
+		return "", false
+	}
+	var random [nameLen / 2]byte
+	rand.Read(random[:])
+	name = hex.EncodeToString(random[:])
+	err := os.Rename(w.file.Name(), w.d.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(filepath.Join(w.d.dir, name[:2]), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			err = os.Rename(w.file.Name(), w.d.path(name))
+		}
+	}
+	if err == nil {
+		err = w.file.Close()
+	}
+	if err != nil {
+		w.d.writeFailed(err)
+		w.abandon()
+		w.d.remove(name)
+		return "", false
+	}
+	o.Disk = w.n
+	return name, true
+}
+
+// opened is the file of an entry, open for one answer.
+type opened struct {
+	*os.File
+	length int64
+}
+
+func (o *opened) close() { o.File.Close() }
+
+func (o *opened) copyTo(w io.Writer) error {
+	n, err := io.Copy(struct{ io.Writer }{w}, io.NewSectionReader(o.File, 0, o.length))
+	if err == nil && n < o.length {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// promoteSize is the largest body that is read into memory when it is asked for again.
+const promoteSize = 64 << 10
+
+// open returns the file of an entry whose body is not in memory, nil if it is or is now,
+// in the entry that is returned; false if it cannot be served. A file of another process
+// is checked once.
+func (r *Run) open(e *store.Entry) (*store.Entry, *opened, bool) {
+	i, c := infoOf(e), r.site.Cache
+	if i.disk == nil || e.Body.Len() > 0 || i.length == 0 {
+		return e, nil, true
+	}
+	f, err := os.OpenFile(i.disk.path(i.file), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err == nil {
+		if err = i.check(f, e.Disk); err == nil {
+			if i.length <= promoteSize && e.Used() {
+				if up := c.promote(e, f); up != nil {
+					f.Close()
+					return up, nil, true
+				}
+			}
+			return e, &opened{f, i.length}, true
+		}
+		f.Close()
+	}
+	c.count(ReadErrors)
+	i.disk.log.Warn("entry of the page cache is not what it was; it is dropped", "file", i.disk.path(i.file), "err", err)
+	return nil, nil, false
+}
+
+// promote takes the body of an entry into memory; nil if that is not possible.
+func (c *Cache) promote(e *store.Entry, f *os.File) *store.Entry {
+	b := make([]byte, infoOf(e).length)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil
+	}
+	o := e.Object
+	o.Body = store.Bytes(b)
+	return c.store.Replace(e, o, e.Ticket())
+}
+
+var errChanged = errors.New("the file is not the one that was written")
+
+// check compares the file with what is known of it: its size always, and the sum of its
+// body where this process has not made it.
+func (i *info) check(f *os.File, size int64) error {
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case fi.Size() != size || !fi.Mode().IsRegular():
+		return errChanged
+	case i.verified.Load():
+		return nil
+	}
+	sum := crc32.New(castagnoli)
+	if n, err := io.Copy(sum, io.NewSectionReader(f, 0, i.length)); err != nil || n != i.length {
+		return errors.Join(errChanged, err)
+	}
+	if sum.Sum32() != i.sum {
+		return errChanged
+	}
+	i.verified.Store(true)
+	return nil
+}
+
+// load reads what is in the directory, once. It is called by the goroutine that sweeps;
+// requests are served meanwhile.
+func (d *Disk) load(ctx context.Context, c *Cache) {
+	if d.loaded {
+		return
+	}
+	d.loaded = true
+	found, dropped, foreign := 0, 0, 0
+	now := c.opt.Now()
+	dirs, err := os.ReadDir(d.dir)
+	if err != nil {
+		d.log.Error("page cache cannot be read", "dir", d.dir, "err", err)
+		return
+	}
+	for _, sub := range dirs {
+		switch name := sub.Name(); {
+		case name == "lock" || strings.HasPrefix(name, "purges"):
+		case strings.HasPrefix(name, tempName) && sub.Type().IsRegular():
+			d.removeOld(filepath.Join(d.dir, name))
+		case !sub.IsDir() || !isHex(name, 2):
+			foreign++
+		default:
+			list, _ := os.ReadDir(filepath.Join(d.dir, name))
+			for _, file := range list {
+				if ctx.Err() != nil {
+					return
+				}
+				if !file.Type().IsRegular() || !isHex(file.Name(), nameLen) || file.Name()[:2] != name {
+					foreign++
+					continue
+				}
+				if d.read(c, file.Name(), now) {
+					found++
+				} else {
+					dropped++
+				}
+			}
+		}
+	}
+	d.journal.allRead()
+	d.log.Info("page cache read", "dir", d.dir, "entries", found, "dropped", dropped, "foreign", foreign)
+}
+
+// removeOld removes a file that a process before this one has left half written.
+func (d *Disk) removeOld(path string) {
+	if fi, err := os.Lstat(path); err == nil && fi.ModTime().Before(d.journal.opened) {
+		os.Remove(path)
+	}
+}
+
+func isHex(name string, n int) bool {
+	return len(name) == n && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// read takes one file into the cache, or removes it.
+func (d *Disk) read(c *Cache, name string, now time.Time) bool {
+	t := c.store.Ticket() // before the purges are asked
+	if o, err := d.readFile(name, now); err == nil && c.adopt(o, t) {
+		return true
+	}
+	d.remove(name)
+	return false
+}
+
+// readFile reads foot and head of a file.
+func (d *Disk) readFile(name string, now time.Time) (o store.Object, err error) {
+	f, err := os.OpenFile(d.path(name), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return o, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return o, err
+	}
+	foot := make([]byte, footLen)
+	if fi.Size() < footLen {
+		return o, errChanged
+	}
+	if _, err := f.ReadAt(foot, fi.Size()-footLen); err != nil {
+		return o, err
+	}
+	bodyLen, bodySum, headLen, headSum, ok := parseFoot(foot)
+	if !ok || headLen > maxHead || bodyLen+headLen+footLen != fi.Size() {
+		return o, errChanged
+	}
+	head := make([]byte, headLen)
+	if _, err := f.ReadAt(head, bodyLen); err != nil {
+		return o, err
+	}
+	if crc32.Checksum(head, castagnoli) != headSum {
+		return o, errChanged
+	}
+	o, seq, ok := parseHead(head)
+	if !ok {
+		return o, errChanged
+	}
+	// Times of another process are of the wall clock; those of this one are not moved by
+	// it any more. A clock that was set back makes entries of the future: dropped.
+	if o.Stored.After(now.Add(5*time.Second)) || !now.Before(o.Until) || d.journal.about(o.Tags, seq) {
+		return o, errChanged
+	}
+	o.Stored, o.Fresh, o.Until = now.Add(o.Stored.Sub(now)), now.Add(o.Fresh.Sub(now)), now.Add(o.Until.Sub(now))
+	i := o.Info.(*info)
+	i.disk, i.file, i.length, i.sum = d, name, bodyLen, bodySum
+	o.Disk = fi.Size()
+	return o, nil
+}
+
+// adopt puts an object of a file into the store, unless there is an entry in its place.
+func (c *Cache) adopt(o store.Object, t store.Ticket) bool {
+	for _, e := range c.store.Find([]byte(o.Key)) {
+		if e.Variant == o.Variant && !e.Stored.Before(o.Stored) {
+			return false
+		}
+	}
+	return c.store.Put(o, t) != nil
+}

@@ -1,0 +1,367 @@
+package pagecache
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// onDisk is a site whose entries are kept below dir, read as after a start. Close gives
+// the directory up.
+func onDisk(t testing.TB, dir string, o Options) *Site {
+	t.Helper()
+	s := newSite(o)
+	d, err := s.Cache.Disk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Disk = d
+	d.load(t.Context(), s.Cache)
+	return s
+}
+
+// files are the entries below dir.
+func files(t testing.TB, dir string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, dirName, "??", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var bodies = map[string]string{"/small": "page", "/middle": strings.Repeat("0123456789", 10<<10), "/big": strings.Repeat("abcdefg", 300<<10)}
+
+// R-CACHE-14: entries survive a restart, of every size.
+func TestEntriesSurviveARestart(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	for round := range 3 {
+		s := onDisk(t, dir, Options{MaxBytes: 8 << 20})
+		for target, body := range bodies {
+			got := s.ask(get{target: target, now: now}, says(200, opted+"X-LiteSpeed-Tag: t\nX-A: \xff\x00 b", body))
+			if got.body != body || got.made != (round == 0) {
+				t.Fatalf("round %d: %s: made %v, %d bytes", round, target, got.made, len(got.body))
+			}
+			if round > 0 && (got.cache != "hit" || got.fields.Get("X-A") != "\xff\x00 b" || got.fields.Get("ETag") == "") {
+				t.Fatalf("%+v", got.fields)
+			}
+		}
+		s.Cache.Close()
+	}
+	if n := len(files(t, dir)); n != 3 {
+		t.Errorf("%d files", n)
+	}
+	s := onDisk(t, dir, Options{})
+	defer s.Cache.Close()
+	for target := range bodies {
+		if got := s.ask(get{target: target, now: now.Add(time.Minute + 201*time.Second)}, says(200, "", "new")); got.body != "new" {
+			t.Errorf("%s: life began anew with the restart", target)
+		}
+	}
+}
+
+// Private entries never come to a disk.
+func TestPrivateEntriesAreNotWritten(t *testing.T) {
+	dir := t.TempDir()
+	s := onDisk(t, dir, Options{})
+	defer s.Cache.Close()
+	for target, body := range bodies {
+		s.ask(get{target: target, now: time.Now(), fields: []string{"Cookie: PHPSESSID=1"}}, says(200, "X-LiteSpeed-Cache-Control: private,max-age=60", body))
+	}
+	if list := files(t, dir); len(list) != 0 {
+		t.Errorf("%q", list)
+	}
+}
+
+// A purge holds over a restart, also one that ended the process before a sweep.
+func TestPurgesSurviveARestart(t *testing.T) {
+	for purge, want := range map[string]string{"tag=t1": "/2 /3", "t*": "/3", "*": "", "stale,tag=t1": "/2 /3", "/3": "/1 /2", "": "/1 /2 /3"} {
+		for _, swept := range []bool{false, true} {
+			t.Run(fmt.Sprint(purge, swept), func(t *testing.T) {
+				dir := t.TempDir()
+				now := time.Now()
+				clock := now
+				s := onDisk(t, dir, Options{Now: func() time.Time { return clock }})
+				for i := 1; i <= 3; i++ {
+					tag := fmt.Sprint("X-LiteSpeed-Tag: t", i)
+					if i == 3 {
+						tag = ""
+					}
+					s.ask(get{target: fmt.Sprint("/", i), now: now}, says(200, opted+tag, "old"))
+				}
+				s.ask(get{target: "/p", now: now}, says(200, "X-LiteSpeed-Purge: "+purge, ""))
+				if swept {
+					for range 4 {
+						clock = clock.Add(sweepEvery)
+						s.Cache.Sweep(t.Context())
+					}
+				}
+				s.Cache.Close()
+				for restart := range 2 {
+					s = onDisk(t, dir, Options{})
+					var there []string
+					for i := 1; i <= 3; i++ {
+						target := fmt.Sprint("/", i)
+						if got := s.ask(get{target: target, now: now}, says(404, "", "")); got.body == "old" {
+							there = append(there, target)
+						}
+					}
+					if got := strings.Join(there, " "); got != want {
+						t.Errorf("after start %d there is %q, want %q", restart+1, got, want)
+					}
+					s.Cache.Close()
+				}
+			})
+		}
+	}
+}
+
+// Whatever happens to the files: never a wrong or a cut body, and others are still there.
+func TestDamagedFiles(t *testing.T) {
+	damage := map[string]func(t *testing.T, path string){
+		"cut":              func(t *testing.T, p string) { truncate(t, p, 10) },
+		"empty":            func(t *testing.T, p string) { truncate(t, p, 0) },
+		"a byte less":      func(t *testing.T, p string) { truncate(t, p, -1) },
+		"byte of the body": func(t *testing.T, p string) { flip(t, p, 1) },
+		"byte of the head": func(t *testing.T, p string) { flip(t, p, -footLen-20) },
+		"byte of the foot": func(t *testing.T, p string) { flip(t, p, -3) },
+		"longer": func(t *testing.T, p string) {
+			f, err := os.OpenFile(p, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.WriteString("more")
+			f.Close()
+		},
+		"gone":        func(t *testing.T, p string) { os.Remove(p) },
+		"a directory": func(t *testing.T, p string) { os.Remove(p); os.Mkdir(p, 0o700) },
+		"a link": func(t *testing.T, p string) {
+			os.Rename(p, p+".x")
+			os.Symlink(p+".x", p)
+		},
+		"a fifo-like name beside it": func(t *testing.T, p string) { os.WriteFile(filepath.Dir(p)+"/README", []byte("x"), 0o600) },
+		"a foreign file of our name": func(t *testing.T, p string) {
+			os.WriteFile(filepath.Join(filepath.Dir(p), filepath.Base(filepath.Dir(p))+strings.Repeat("0", 22)), bytes.Repeat([]byte("x"), 5000), 0o600)
+		},
+	}
+	for name, hurt := range damage {
+		for _, running := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, running), func(t *testing.T) {
+				dir := t.TempDir()
+				now := time.Now()
+				s := onDisk(t, dir, Options{})
+				s.ask(get{target: "/hurt", now: now}, says(200, opted, bodies["/big"]))
+				hurtFile := files(t, dir)[0]
+				s.ask(get{target: "/whole", now: now}, says(200, opted, bodies["/big"]))
+				if !running {
+					s.Cache.Close()
+				}
+				hurt(t, hurtFile)
+				if !running {
+					s = onDisk(t, dir, Options{})
+				}
+				defer s.Cache.Close()
+				got := s.ask(get{target: "/hurt", now: now}, says(200, opted, bodies["/middle"]))
+				changedInPlace := running && strings.HasPrefix(name, "byte")
+				if got.cut || got.err != nil || got.body != bodies["/big"] && got.body != bodies["/middle"] && !changedInPlace {
+					t.Errorf("%d bytes, %v", len(got.body), got.err)
+				}
+				if got := s.ask(get{target: "/whole", now: now}, says(200, "", "x")); got.body != bodies["/big"] {
+					t.Errorf("the other one: %d bytes", len(got.body))
+				}
+				if fi, err := os.Stat(filepath.Dir(hurtFile) + "/README"); strings.Contains(name, "README") && (err != nil || fi.Size() != 1) {
+					t.Error("a foreign file was touched")
+				}
+			})
+		}
+	}
+}
+
+func truncate(t *testing.T, path string, n int64) {
+	t.Helper()
+	if n < 0 {
+		fi, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += fi.Size()
+	}
+	if err := os.Truncate(path, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip changes the byte at off, from the end if that is negative.
+func flip(t *testing.T, path string, off int) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off < 0 {
+		off += len(b)
+	}
+	b[off] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a process that was killed leaves half written, and a journal that is cut or gone,
+// is not believed.
+func TestAJournalThatIsNotWhole(t *testing.T) {
+	for name, hurt := range map[string]func(path string) error{
+		"gone":    os.Remove,
+		"cut":     func(p string) error { return os.Truncate(p, 30) },
+		"foreign": func(p string) error { return os.WriteFile(p, []byte("x\ny\n"), 0o600) },
+		"half a line": func(p string) error {
+			b, err := os.ReadFile(p)
+			return errorsOr(err, os.WriteFile(p, append(b, "tag 99"...), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			now := time.Now()
+			s := onDisk(t, dir, Options{})
+			s.ask(get{target: "/", now: now}, says(200, opted, "old"))
+			s.Cache.Close()
+			if err := hurt(filepath.Join(dir, dirName, "purges")); err != nil {
+				t.Fatal(err)
+			}
+			os.WriteFile(filepath.Join(dir, dirName, tempName+"123"), []byte("half"), 0o600)
+			past := now.Add(-time.Hour)
+			os.Chtimes(filepath.Join(dir, dirName, tempName+"123"), past, past)
+			s = onDisk(t, dir, Options{})
+			if got := s.ask(get{target: "/", now: now}, says(200, opted, "new")); got.body != "new" {
+				t.Errorf("%+v", got)
+			}
+			if _, err := os.Stat(filepath.Join(dir, dirName, tempName+"123")); err == nil {
+				t.Error("a half written file stays")
+			}
+			s.Cache.Close()
+			s = onDisk(t, dir, Options{}) // what was stored since is believed
+			if got := s.ask(get{target: "/", now: now}, says(200, opted, "newer")); got.body != "new" {
+				t.Errorf("%+v", got)
+			}
+			s.Cache.Close()
+		})
+	}
+}
+
+func errorsOr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// A clock that is set back makes entries of the future, one that is set forward old ones:
+// neither is served as fresh.
+func TestClockJumpsOverARestart(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour, 10 * 365 * 24 * time.Hour} {
+		dir := t.TempDir()
+		s := onDisk(t, dir, Options{})
+		now := time.Now()
+		s.ask(get{target: "/", now: now}, says(200, opted, "old"))
+		s.Cache.Close()
+		s = newSite(Options{Now: func() time.Time { return now.Add(jump) }})
+		d, err := s.Cache.Disk(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Disk = d
+		d.load(t.Context(), s.Cache)
+		if got := s.ask(get{target: "/", now: now.Add(jump)}, says(200, "", "new")); got.body != "new" {
+			t.Errorf("jump of %v: %+v", jump, got)
+		}
+		s.Cache.Close()
+	}
+}
+
+// A disk that is full: answers go out whole, entries stay in memory, files come back when
+// there is room.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	s := onDisk(t, dir, Options{})
+	now := time.Now()
+	ours := filepath.Join(dir, dirName)
+	os.Rename(ours, ours+".away") // nothing can be made there
+	for target, body := range bodies {
+		if got := s.ask(get{target: target, now: now}, says(200, opted, body)); got.body != body || got.cut {
+			t.Fatalf("%s: %d bytes", target, len(got.body))
+		}
+		got := s.ask(get{target: target, now: now}, says(200, opted, body))
+		if got.body != body || got.made != (target == "/big") { // which is too long to be in memory while it is made
+			t.Errorf("%s: made again %v", target, got.made)
+		}
+	}
+	s.ask(get{target: "/p", now: now}, says(200, "X-LiteSpeed-Purge: /small", ""))
+	os.Rename(ours+".away", ours)
+	if s.Cache.Totals().Get(WriteErrors) == 0 {
+		t.Error("nothing was counted")
+	}
+	s.ask(get{target: "/later", now: now}, says(200, opted, "x"))
+	if len(files(t, dir)) != 1 {
+		t.Errorf("%q", files(t, dir))
+	}
+	s.Cache.Close()
+}
+
+// Files of what is evicted, purged or replaced go; those that are in use stay until then.
+func TestFilesGoWithTheirEntries(t *testing.T) {
+	dir := t.TempDir()
+	clock := time.Now()
+	s := onDisk(t, dir, Options{MaxDisk: 100 << 10, Now: func() time.Time { return clock }})
+	defer s.Cache.Close()
+	for i := range 100 {
+		s.ask(get{target: fmt.Sprint("/", i), now: clock}, says(200, opted, strings.Repeat("x", 4<<10)))
+	}
+	n := int64(len(files(t, dir)))
+	if c := s.Cache.Totals().Stored; n != c.Entries || c.Disk > 100<<10 || n < 10 {
+		t.Errorf("%d files, %+v", n, c)
+	}
+	s.ask(get{target: "/p", now: clock}, says(200, "X-LiteSpeed-Purge: *", ""))
+	clock = clock.Add(sweepEvery)
+	s.Cache.Sweep(t.Context())
+	clock = clock.Add(sweepEvery)
+	s.Cache.Sweep(t.Context())
+	if list := files(t, dir); len(list) != 0 {
+		t.Errorf("%q", list)
+	}
+}
+
+// Two servers with one directory: the second one has no files.
+func TestADirectoryHasOneUser(t *testing.T) {
+	dir := t.TempDir()
+	s := onDisk(t, dir, Options{})
+	if _, err := New(Options{}).Disk(dir); err == nil {
+		t.Error("two caches have one directory")
+	}
+	if d, err := s.Cache.Disk(dir + "/."); err != nil || d != s.Disk {
+		t.Error("the same directory is another disk")
+	}
+	s.Cache.Close()
+	s = onDisk(t, dir, Options{})
+	s.Cache.Close()
+}
+
+func FuzzHead(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(bytes.Repeat([]byte{0}, 100))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, seq, ok := parseHead(b)
+		if !ok {
+			return
+		}
+		again := appendHead(nil, &o, seq)
+		p, seq2, ok := parseHead(again)
+		if !ok || seq2 != seq || p.Key != o.Key || len(p.Fields) != len(o.Fields) || len(p.Tags) != len(o.Tags) {
+			t.Errorf("%v became %v", o, p)
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pagecache
+
+const raced = false

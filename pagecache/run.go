@@ -1,0 +1,455 @@
+package pagecache
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"httpjet/exchange"
+	"httpjet/store"
+)
+
+// Run is the part of a cache in one exchange. Contexts begins it before anything else
+// edits the answer, has Serve answer where a handler of applications would, and calls
+// End when the handlers have returned.
+type Run struct {
+	x      *exchange.Exchange
+	site   *Site
+	policy Policy // as it holds at the place that was asked for
+	rules  fromRules
+
+	asked   bool // Serve was called
+	local   bool // the handler is an application of this server's, which may steer
+	outcome outcome
+	reason  string // why it is no hit
+	hitAge  string
+
+	hitPrivate bool // the entry that answers is a private one
+
+	buf    []byte // key, then scratch
+	key    []byte // of the public entry, in buf
+	owner  owner
+	owned  bool // owner is set
+	user   bool // a request with the user cookie: private entries alone
+	ticket store.Ticket
+	began  time.Time
+	seen   int // sightings of the key, this one included
+	flight *store.Flight
+
+	stale       *store.Entry // to be served in the place of an error
+	replaced    bool         // it is
+	replacement *opened      // with its body; nil: it is in memory
+	mayStore    bool
+	made        answer // what the handler said, before edits
+	keep        decision
+	tee         *tee
+}
+
+// answer is a head as the handler made it.
+type answer struct {
+	status int
+	length int64
+	fields []exchange.Field
+}
+
+type outcome uint8
+
+const (
+	notAsked outcome = iota // the cache has no part in this route
+	bypass
+	miss
+	hit
+	hitStale
+	hitOnError
+)
+
+var runs = sync.Pool{New: func() any { return &Run{} }}
+
+// Begin starts a run for x and makes it a filter. Nothing is looked up yet.
+func (s *Site) Begin(x *exchange.Exchange) *Run {
+	r := runs.Get().(*Run)
+	r.x, r.site = x, s
+	x.Use((*wireSide)(r))
+	return r
+}
+
+// End gives the run up when the handlers have returned. One that is part of a response
+// whose end is still to come is left to the garbage collector.
+func (r *Run) End(err error) {
+	if r.tee != nil && (err != nil || !r.x.Started()) {
+		r.tee.abandon()
+	}
+	if r.flight != nil && r.tee == nil {
+		r.flight.Land()
+	}
+	if r.made.fields != nil || r.tee != nil || r.replaced || !r.x.Started() {
+		return // filters may still be asked for their head
+	}
+	*r = Run{buf: r.buf[:0]}
+	runs.Put(r)
+}
+
+// At makes the policy of a place hold, nil for the site's, and returns the run's copy of
+// it, which may be changed until Serve.
+func (r *Run) At(p *Policy) *Policy {
+	if p == nil {
+		p = &r.site.Policy
+	}
+	r.policy = *p
+	return &r.policy
+}
+
+// A Question is what contexts knows of the exchange when a handler is to answer.
+type Question struct {
+	Local bool             // the handler is an application of this server's (R-HDR-7)
+	Again exchange.Handler // serves an exchange from the start, to refresh an entry; nil: nothing is refreshed
+}
+
+// Serve answers x from the cache by the policy of At, or has h do it and stores what it
+// says if it may be stored.
+func (r *Run) Serve(q Question, h exchange.Handler) (err error) {
+	x, c := r.x, r.site.Cache
+	r.asked, r.local = true, q.Local
+	x.Steered = q.Local
+	r.rules = readRules(x.Env)
+	r.ticket, r.began = c.store.Ticket(), x.Recent()
+	if r.reason = r.bypasses(); r.reason != "" {
+		r.outcome = bypass
+		c.count(Bypasses)
+		return h.Serve(x)
+	}
+	r.identify()
+	if x.Background {
+		return r.make(h)
+	}
+	if done, err := r.lookUp(q.Again); done {
+		return err
+	}
+	if r.follow() {
+		if done, err := r.lookUp(q.Again); done {
+			return err
+		}
+	}
+	return r.make(h)
+}
+
+// bypasses says why the cache has no part in an exchange, "" if it has (R-CACHE-2).
+func (r *Run) bypasses() string {
+	x, p := r.x, &r.policy
+	f := &x.Req.Fields
+	_, query, _ := strings.Cut(x.Req.Target, "?")
+	switch {
+	case p.Disabled != "":
+		return p.Disabled
+	case x.Req.Method != "GET" && x.Req.Method != "HEAD":
+		return "method"
+	case x.Route.Foreign:
+		return "foreign host"
+	case x.Explaining():
+		return "explained"
+	case r.rules.bypass != "":
+		return r.rules.bypass
+	case f.Has("Range"):
+		return "range"
+	case f.Has("Upgrade"):
+		return "upgrade"
+	case x.Req.Length != 0:
+		return "request with a body"
+	case x.Req.User != "" || f.Has("Authorization"):
+		return "authorization"
+	case p.NoQueries && query != "":
+		return "query"
+	case !p.LookUp && !p.LookUpPrivate && !p.Store && !p.StorePrivate:
+		return "no look-up"
+	case p.ObeyRequest && (f.HasToken("Cache-Control", "no-store") || f.HasToken("Cache-Control", "no-cache") || f.HasToken("Pragma", "no-cache")):
+		return "Cache-Control of the request"
+	}
+	if len(r.site.NoHosts)+len(r.site.NoPaths) > 0 {
+		path, _, _ := strings.Cut(x.Req.Target, "?")
+		return r.site.excluded(hostName(x.Req.Host), path)
+	}
+	return ""
+}
+
+func hostName(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
+		return host[:i]
+	}
+	return host
+}
+
+// identify makes the key, and finds whose the request is.
+func (r *Run) identify() {
+	x, s := r.x, r.site
+	mod := &r.policy.KeyMod
+	if r.rules.keyMod != "" {
+		own := r.policy.KeyMod
+		own.Add(r.rules.keyMod)
+		mod = &own
+	}
+	b := appendKey(r.buf[:0], s.Name, x.Req.Scheme, x.Req.Host, x.Req.Target, mod)
+	if r.rules.vary != "" {
+		b = append(append(b, "\x00#"...), r.rules.vary...)
+	}
+	if x.Req.Fields.Has("Cookie") {
+		if v, ok := cookie(&x.Req.Fields, varyCookie); ok && v != "" {
+			b = append(append(b, "\x00#v="...), v...)
+		}
+		if s.UserCookie != "" {
+			_, r.user = cookie(&x.Req.Fields, s.UserCookie)
+			path, _, _ := strings.Cut(x.Req.Target, "?")
+			r.user = r.user && !s.shared(path)
+		}
+	}
+	n := len(b)
+	r.owner, b, r.owned = s.ownerOf(&x.Req.Fields, b)
+	if s.UserCookie != "" {
+		r.owned = r.owned && r.user
+	}
+	r.buf, r.key = b, b[:n:n]
+}
+
+// privateKey is the key of the entry of the owner, behind the public one in memory.
+func (r *Run) privateKey() []byte {
+	b := append(r.buf[:len(r.key)], "\x00~"...)
+	b = append(b, r.owner[:]...)
+	r.buf = b
+	return b
+}
+
+// lookUp serves an entry if there is one that may be served.
+func (r *Run) lookUp(again exchange.Handler) (done bool, err error) {
+	c, p := r.site.Cache, &r.policy
+	if r.owned && p.LookUpPrivate && c.private.Load() > 0 {
+		if done, err = r.try(r.privateKey(), again); done {
+			return done, err
+		}
+	}
+	if p.LookUp && !r.user {
+		return r.try(r.key, again)
+	}
+	return false, nil
+}
+
+// try serves the entry of a key.
+func (r *Run) try(key []byte, again exchange.Handler) (done bool, err error) {
+	c := r.site.Cache
+	e := r.find(key)
+	if e == nil {
+		return false, nil
+	}
+	i, now := infoOf(e), r.began
+	past := now.Sub(e.Fresh)
+	soft := e.State() == store.Stale
+	switch {
+	case past < 0 && !soft:
+		r.outcome = hit
+	case past < i.stale || soft && now.Before(e.Until):
+		r.outcome = hitStale
+	default:
+		if past < i.onError {
+			r.stale = e
+		}
+		c.count(Expired)
+		return false, nil
+	}
+	old := e
+	e, file, ok := r.open(e)
+	if !ok {
+		c.store.Remove(old)
+		return false, nil
+	}
+	c.store.Use(e)
+	if r.outcome == hit {
+		c.count(Hits)
+	} else {
+		c.count(HitsStale)
+		if again != nil {
+			c.startRefresh(r.x, e, again)
+		}
+		if past < i.onError {
+			r.stale = e
+		}
+	}
+	return true, r.answer(e, file)
+}
+
+// find returns the entry of a key for the variant that the request has. Entries that
+// were stored before another name counted for the key are for nobody any more.
+func (r *Run) find(key []byte) *store.Entry {
+	list := r.site.Cache.store.Find(key)
+	var names []string
+	known := false
+	for _, e := range list {
+		if e.State() == store.Gone || !r.began.Before(e.Until) {
+			continue
+		}
+		if !known {
+			known, names = true, e.Vary
+			r.buf = append(r.buf[:len(key)], 0)
+			r.buf = appendVariant(r.buf, &r.x.Req.Fields, names)
+		}
+		if len(e.Vary) == len(names) && string(r.buf[len(key)+1:]) == e.Variant && sameNames(e.Vary, names) {
+			return e
+		}
+	}
+	return nil
+}
+
+func sameNames(a, b []string) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// follow waits for somebody who makes the same answer, and reports whether there may be
+// an entry now (R-CACHE-10). If there is nobody, this is the one.
+func (r *Run) follow() bool {
+	c := r.site.Cache
+	if r.x.Req.Method != "GET" || r.user || c.isPassed(r.key) {
+		return false
+	}
+	flight, leads := c.misses.Join(string(r.key))
+	if leads {
+		r.flight = flight
+		return false
+	}
+	return flight.Wait(r.x.Context(), flightWait)
+}
+
+// make has h answer, as a filter that may store what it says.
+func (r *Run) make(h exchange.Handler) error {
+	x, c := r.x, r.site.Cache
+	r.outcome = miss
+	r.ticket = c.store.Ticket()
+	if !x.Background {
+		c.count(Misses)
+	}
+	if r.mayStore = x.Req.Method == "GET"; r.mayStore {
+		r.seen = c.sketch.Saw(r.key)
+	}
+	x.Use((*handlerSide)(r))
+	err := h.Serve(x)
+	switch {
+	case err == nil:
+		return nil
+	case r.replaced && !errors.Is(err, exchange.ErrClientGone) && !errors.Is(err, context.Canceled):
+		return nil // the stale entry is the answer, whatever becomes of the other one
+	case !x.Started() && r.stale != nil && isServerError(exchange.StatusOf(err)):
+		return r.serveStale(err)
+	}
+	return err
+}
+
+// serveStale answers with the stale entry in the place of an error (R-CACHE-9).
+func (r *Run) serveStale(failure error) error {
+	e, file, ok := r.open(r.stale)
+	if !ok {
+		return failure
+	}
+	r.mayStore, r.made = false, answer{}
+	r.x.Resp.Fields.Reset()
+	r.x.Resp.Length = -1
+	r.x.Trailers.Reset()
+	r.outcome = hitOnError
+	r.site.Cache.count(HitsOnError)
+	return r.answer(e, file)
+}
+
+func isServerError(status int) bool {
+	return status == 500 || status == 502 || status == 503 || status == 504
+}
+
+// answer sends an entry, whose body is in file if it is not in memory.
+func (r *Run) answer(e *store.Entry, file *opened) error {
+	x := r.x
+	if file != nil {
+		defer file.close()
+	}
+	r.head(e)
+	if r.outcome == hit && x.Req.Fields.Has("If-None-Match") && e.Status == 200 && tagMatches(&x.Req.Fields, infoOf(e).etag) {
+		x.Resp.Length = -1
+		return x.Start(304)
+	}
+	x.Resp.Length = lengthOf(e, file)
+	if err := x.Start(e.Status); err != nil {
+		return err
+	}
+	if file != nil {
+		return x.SendFile(file.File, 0, file.length)
+	}
+	return e.Body.WriteRange(x, 0, e.Body.Len())
+}
+
+func lengthOf(e *store.Entry, file *opened) int64 {
+	if file != nil {
+		return file.length
+	}
+	return e.Body.Len()
+}
+
+// head fills the head of the answer with that of an entry. Edits of contexts follow.
+func (r *Run) head(e *store.Entry) {
+	f, i := &r.x.Resp.Fields, infoOf(e)
+	for _, fd := range e.Fields {
+		f.Add(fd.Name, fd.Value)
+	}
+	if r.outcome == hit {
+		r.hitAge = i.ageAt(r.began.Sub(e.Stored))
+	} else {
+		r.hitAge = "0" // nobody keeps a stale answer for long (R-CACHE-9)
+		f.DelFunc(forOtherCaches)
+		f.Add("Cache-Control", "public, max-age=30, must-revalidate")
+	}
+	if r.hitPrivate = i.owner != ""; r.hitPrivate {
+		f.DelFunc(forOtherCaches)
+		f.Add("Cache-Control", "private, no-store")
+	}
+}
+
+// forOtherCaches reports whether a field tells caches between here and the client how
+// long they may keep an answer.
+func forOtherCaches(f exchange.Field) bool {
+	for _, name := range [...]string{"Cache-Control", "Expires", "Pragma", "CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Surrogate-Control"} {
+		if exchange.EqualName(f.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ageAt is the age as a field has it.
+func (i *info) ageAt(age time.Duration) string {
+	n := max(0, int64(age/time.Second))
+	if a := i.age.Load(); a != nil && a.seconds == n {
+		return a.text
+	}
+	a := &ageText{n, strconv.FormatInt(n, 10)}
+	i.age.Store(a)
+	return a.text
+}
+
+// tagMatches compares weakly (RFC 9110 §13.1.2). A coding that was marked on the tag of
+// an answer is no part of it.
+func tagMatches(f *exchange.Fields, etag string) bool {
+	for v := range f.Values("If-None-Match") {
+		for v != "" {
+			var one string
+			if one, v = cutList(v); one == "*" || etag != "" && opaque(one) == opaque(etag) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// opaque is an entity tag without what says that it is weak.
+func opaque(tag string) string {
+	return strings.TrimPrefix(tag, "W/")
+}
