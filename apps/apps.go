@@ -113,6 +113,9 @@ type Supervisor struct {
 	// Launcher is the command that becomes the application by Enter: this program
 	// with the words that lead there.
 	Launcher []string
+	// Predecessor is the process that this one succeeds, 0 for none: the sockets of
+	// its applications are taken over.
+	Predecessor int
 
 	mu      sync.Mutex
 	holders map[string]*App // the last that was started for a socket

@@ -55,7 +55,7 @@ func (r *round) open(ctx context.Context) error {
 		return err
 	}
 	if a.socket == nil {
-		s, err := listen(a.opt, a.sup.serial.Add(1), func() bool { return serving(a.prev) != nil })
+		s, err := listen(a.opt, a.sup.serial.Add(1), func() bool { return serving(a.prev) != nil || a.sup.succeeds(a.opt.Socket) })
 		if err != nil {
 			return err
 		}

@@ -94,6 +94,19 @@ func free(path string) error {
 	return fmt.Errorf("socket %s is in use by process %d", path, peer(nc.(*net.UnixConn)))
 }
 
+// succeeds reports whether the predecessor listens at a path.
+func (s *Supervisor) succeeds(path string) bool {
+	if s.Predecessor == 0 {
+		return false
+	}
+	nc, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	return int(peer(nc.(*net.UnixConn))) == s.Predecessor
+}
+
 // peer is the process that listens at the other end, 0 if it is not known.
 func peer(nc *net.UnixConn) (pid int32) {
 	raw, err := nc.SyscallConn()

@@ -44,6 +44,10 @@ type Config struct {
 	// request is bounded when it gets there.
 	Handler http.Handler
 
+	// Replace has the socket take the place of one that is answered: of the process
+	// that this one succeeds.
+	Replace bool
+
 	// Log takes what goes wrong; nil drops it.
 	Log *slog.Logger
 }
@@ -98,7 +102,7 @@ func (s *Server) Listen() error {
 		return fmt.Errorf("%s: another server is starting there: %w", dir, err)
 	}
 	path := within(d, s.c.Path)
-	if err := clearStale(path, s.c.Path); err != nil {
+	if err := clearStale(path, s.c.Path, s.c.Replace); err != nil {
 		return err
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
@@ -130,7 +134,7 @@ func within(d *os.File, path string) string {
 }
 
 // clearStale removes a socket that nobody answers at.
-func clearStale(path, name string) error {
+func clearStale(path, name string, replace bool) error {
 	fi, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -144,7 +148,9 @@ func clearStale(path, name string) error {
 	switch {
 	case err == nil:
 		c.Close()
-		return fmt.Errorf("%s is another server's", name)
+		if !replace {
+			return fmt.Errorf("%s is another server's", name)
+		}
 	case !errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s may be another server's: %w", name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,13 +71,16 @@ func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 // Share returns the bound socket for another Listener, which keeps it bound when
 // l is closed. What waits to be accepted goes to either.
 func (l *Listener) Share() (net.Listener, error) {
-	f, err := l.ln.(*net.TCPListener).File()
+	f, err := l.File()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return net.FileListener(f)
 }
+
+// File returns the bound socket for another process. The caller closes it.
+func (l *Listener) File() (*os.File, error) { return l.ln.(*net.TCPListener).File() }
 
 // Serve starts accepting on l; the goroutine is joined by l.Close.
 func (s *Server) Serve(l *Listener) {

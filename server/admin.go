@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"syscall"
 	"time"
@@ -141,7 +142,15 @@ func (s *Server) bindAdmin(g *generation.Generation) (*status.Server, error) {
 		return nil, nil
 	}
 	admin, err := status.New(c)
+	var ln net.Listener
 	if err == nil {
+		ln, err = s.opt.Inherited.TCP(adminName, "tcp", c.Addr)
+	}
+	switch {
+	case err != nil:
+	case ln != nil:
+		admin.Adopt(ln)
+	default:
 		err = admin.Listen()
 	}
 	if err == nil {

@@ -44,6 +44,7 @@ func (s *Server) commands() http.Handler {
 	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, true) })
 	mux.HandleFunc("POST /v1/undrain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, false) })
 	mux.HandleFunc("POST /v1/reload", s.reloadByOrder)
+	mux.HandleFunc("POST /v1/upgrade", s.upgradeByOrder)
 	mux.HandleFunc("POST /v1/rollback", s.rollbackByOrder)
 	mux.HandleFunc("POST /v1/explain", s.explainByOrder)
 	mux.HandleFunc("POST /v1/diff", s.diffByOrder)
@@ -75,7 +76,7 @@ func (s *Server) startControl() {
 	if path == "" {
 		return
 	}
-	c := control.New(control.Config{Path: path, Handler: s.commands(), Log: s.log})
+	c := control.New(control.Config{Path: path, Handler: s.commands(), Log: s.log, Replace: s.opt.Inherited.Predecessor() != 0 && s.control == nil})
 	if err := c.Listen(); err != nil {
 		s.log.Warn("no control socket: httpjet status, reload, rollback, drain and the like cannot ask this server", "err", err)
 		return

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"httpjet/access"
 	"httpjet/accesslog"
 	"httpjet/apps"
@@ -26,6 +28,7 @@ import (
 	"httpjet/extproc"
 	"httpjet/front"
 	"httpjet/generation"
+	"httpjet/handover"
 	"httpjet/metrics"
 	"httpjet/pagecache"
 	"httpjet/probes"
@@ -61,6 +64,13 @@ type Options struct {
 	// Launcher is the command that becomes a started application (apps.Enter).
 	Launcher []string
 
+	// Command is the program and the arguments of this process: an upgrade starts it
+	// anew. nil: there are no upgrades.
+	Command []string
+
+	// Inherited are sockets that were bound before this process; nil: none.
+	Inherited *handover.Set
+
 	Stderr io.Writer // diagnostics, besides the error log; nil: dropped
 
 	// Ready is called once, when all listeners accept: addresses by the name of
@@ -84,6 +94,8 @@ type Server struct {
 	reloaded atomic.Pointer[status.Reload] // how the last reload ended; nil: none yet
 	admin    *status.Server                // nil: off; owned by the goroutine of Run
 	control  *control.Server               // likewise
+
+	successor *handover.Successor // of an upgrade under way; owned by the goroutine of Run
 
 	orders  chan order    // from the control socket
 	stopped chan struct{} // closed when no more orders are taken
@@ -112,6 +124,10 @@ func (s *site) QUIC(listener string, hello *tls.ClientHelloInfo) (*tls.Config, e
 	return s.ChooseQUIC(listener, hello)
 }
 
+// Upgrade is the signal by which the server is succeeded by its program as it is now:
+// SIGRTMIN+1 of kill(1).
+const Upgrade = syscall.Signal(35)
+
 // Run serves until ctx is done or a signal ends it. It returns nil after an
 // orderly end, else why it did not start.
 func Run(ctx context.Context, opt Options) error {
@@ -121,6 +137,11 @@ func Run(ctx context.Context, opt Options) error {
 	s.logTo.set(nil, slog.LevelInfo)
 	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
 	s.front.Log = s.log
+	if s.opt.Inherited == nil {
+		s.opt.Inherited = &handover.Set{}
+	}
+	defer s.opt.Inherited.Close()
+	s.apps.Predecessor = s.opt.Inherited.Predecessor()
 	s.ocsp.Log, s.ocsp.Staples = s.log, s.kept.Staples.Values
 	s.apps.Log, s.apps.Launcher = s.log, opt.Launcher
 	s.front.Current = func() front.Site { return s.current.Load() }
@@ -130,7 +151,7 @@ func Run(ctx context.Context, opt Options) error {
 	stops, others := make(chan os.Signal, 2), map[syscall.Signal]chan os.Signal{}
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(stops)
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, Upgrade} {
 		others[sig] = make(chan os.Signal, 1)
 		signal.Notify(others[sig], sig)
 		defer signal.Stop(others[sig])
@@ -151,13 +172,21 @@ func Run(ctx context.Context, opt Options) error {
 	s.watch(s.current.Load().Generation)
 	s.ocsp.Start()
 	s.log.Info("ready")
+	for _, name := range s.opt.Inherited.Rest() {
+		s.log.Error("inherited socket is of no listener: closed", "socket", name)
+	}
 	notify(ready, s.current.Load().Number)
+	if err := s.opt.Inherited.Ready(); err != nil {
+		s.log.Warn("the process before has ended already", "err", err)
+	}
 	if s.opt.Ready != nil {
 		s.opt.Ready(s.addresses())
 	}
 	s.serve(ctx, stops, others)
 	close(s.stopped)
-	notify(stopping, 0)
+	if s.successor == nil {
+		notify(stopping, 0)
+	}
 	stop()
 	<-idle
 	<-watched
@@ -180,11 +209,32 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 	if s.watcher != nil {
 		changed = s.watcher.Changed()
 	}
+	var watchdog <-chan time.Time
+	if every := alive(); every > 0 {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		watchdog = ticker.C
+	}
+	before := s.opt.Inherited.Gone()
 	for {
 		select {
 		case <-ctx.Done():
 			s.draining.Store(true)
 			return
+		case <-watchdog:
+			daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		case <-others[Upgrade]:
+			s.upgradeBySignal()
+		case <-s.succeeded():
+			if s.succeed() {
+				s.draining.Store(true)
+				return
+			}
+		case <-before: // which had the UDP ports
+			before = nil
+			g := s.current.Load().Generation
+			s.bindQUIC(g, s.listeners)
+			s.serveQUIC(g)
 		case sig := <-stops:
 			s.draining.Store(true) // not ready from here on (R-STOP-1)
 			s.log.Info("stopping", "signal", sig.String())
@@ -430,6 +480,12 @@ func (s *Server) listen(g *generation.Generation, l generation.Listener) (*front
 			return s.front.Adopt(l.Key(), k, ln), nil
 		}
 	}
+	if ln, err := s.opt.Inherited.TCP(l.Key(), l.Network, l.Address); err != nil || ln != nil {
+		if err != nil {
+			return nil, err
+		}
+		return s.front.Adopt(l.Key(), k, ln), nil
+	}
 	return s.front.Listen(l.Key(), k)
 }
 
@@ -505,10 +561,13 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), limits.ShutdownDelay+limits.Grace)
 	watched := make(chan struct{})
 	go watchSignals(ctx, cancel, stops, watched)
-	if limits.ShutdownDelay > 0 {
+	if limits.ShutdownDelay > 0 && s.successor == nil {
 		wait, stop := context.WithTimeout(ctx, limits.ShutdownDelay)
 		<-wait.Done()
 		stop()
+	}
+	if s.successor != nil {
+		s.stopAdmin() // the other process answers at that address
 	}
 	if cut := s.front.Drain(ctx); cut > 0 {
 		s.log.Warn("stopped before all work was done", "cut", cut)

@@ -29,7 +29,7 @@ const site = `<virtualHostConfig><docRoot>html</docRoot>
 </virtualHostConfig>`
 
 const serverFile = `<httpServerConfig>
-  <tuning><maxReqBodySize>10M</maxReqBodySize></tuning><tracing><mode>inject</mode></tracing>
+  <tuning><maxReqBodySize>10M</maxReqBodySize><sslSessionTicketKeyFile>/srv/keys/tickets</sslSessionTicketKeyFile></tuning><tracing><mode>inject</mode></tracing>
   <extProcessor><type>proxy</type><name>shared</name><address>10.9.8.5:80</address></extProcessor>
   <virtualHost><name>one</name><vhRoot>.</vhRoot><configFile>conf/one.xml</configFile></virtualHost>
   <virtualHost><name>two</name><vhRoot>.</vhRoot><configFile>conf/two.xml</configFile></virtualHost>
@@ -231,7 +231,7 @@ func TestConfig(t *testing.T) {
 		!strings.Contains(text, `"management":{"address":"127.0.0.1:9090","allowedCIDRs":["127.0.0.0/8","::1/128"],"pprof":false}`) {
 		t.Errorf("%d %s", code, text)
 	}
-	for _, word := range []string{"key", "cert", "secret", "10.9.8", "/tmp"} {
+	for _, word := range []string{"keyfile", "certfile", "secret", "10.9.8", "/tmp", "/srv"} {
 		if strings.Contains(strings.ToLower(strings.ReplaceAll(text, "KeepAlive", "")), word) {
 			t.Errorf("the configuration holds %q: %s", word, text)
 		}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -62,6 +63,7 @@ type Server struct {
 	log     *slog.Logger
 	http    http.Server
 	ln      net.Listener
+	tcp     *net.TCPListener // the same, without its bound
 	done    chan struct{} // closed when serve has ended; nil before Start
 }
 
@@ -149,9 +151,18 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return fmt.Errorf("management listener: %w", err)
 	}
-	s.ln = netutil.LimitListener(ln, maxConns)
+	s.Adopt(ln)
 	return nil
 }
+
+// Adopt is Listen for a socket that is bound already.
+func (s *Server) Adopt(ln net.Listener) {
+	s.tcp, _ = ln.(*net.TCPListener)
+	s.ln = netutil.LimitListener(ln, maxConns)
+}
+
+// File returns the bound socket for another process. The caller closes it.
+func (s *Server) File() (*os.File, error) { return s.tcp.File() }
 
 // Addr returns the address that Listen bound.
 func (s *Server) Addr() net.Addr { return s.ln.Addr() }

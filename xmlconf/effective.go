@@ -7,12 +7,12 @@ import (
 
 // Effective returns what the honoured values of a block are, by the names of its
 // elements: written or not, durations in seconds, sizes in bytes. Blocks within it
-// are left out. block points to a struct of this package.
+// are left out, and so are paths of files: they may be those of keys. block points to a struct of this package.
 func Effective(block any) map[string]any {
 	v := reflect.ValueOf(block).Elem()
 	out := map[string]any{}
 	for _, e := range (schemas{}).of(v.Type()).elements {
-		if e.index == nil || e.as != honoured || e.block() != nil {
+		if e.index == nil || e.as != honoured || e.block() != nil || e.unit == "path" {
 			continue
 		}
 		switch x := v.FieldByIndex(e.index).Interface().(type) {

@@ -13,6 +13,7 @@ import (
 	"httpjet/apps"
 	"httpjet/check"
 	"httpjet/demo"
+	"httpjet/handover"
 	"httpjet/server"
 )
 
@@ -64,7 +65,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
-	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), applicationCmd(), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), upgradeCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), demoCmd(), applicationCmd(), versionCmd())
 	return cmd
 }
 
@@ -79,7 +80,10 @@ func serveCmd(dir *string) *cobra.Command {
 			"plain or secure listener at that address, and no other.\n\n" +
 			"Files that change are reloaded by themselves, half a second after the last change.\n" +
 			"Signals: SIGHUP reloads, SIGUSR1 reopens logs, SIGUSR2 toggles debug lines,\n" +
-			"SIGTERM and SIGINT drain and stop; a second one stops at once.",
+			"SIGRTMIN+1 does what httpjet upgrade does, SIGTERM and SIGINT drain and stop; a second\n" +
+			"one stops at once.\n\n" +
+			"Sockets that systemd has bound (socket activation) are used by the listeners whose\n" +
+			"address they have.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if checkOnly {
@@ -89,6 +93,13 @@ func serveCmd(dir *string) *cobra.Command {
 				return err
 			}
 			o.Launcher = []string{"/proc/self/exe", applicationName} // this binary, also when an upgrade has replaced the file
+			if exe, err := os.Executable(); err == nil {             // its path, where an upgrade will find another
+				o.Command = append([]string{exe}, os.Args[1:]...)
+			}
+			var err error
+			if o.Inherited, err = handover.Inherited(); err != nil {
+				return failure{err}
+			}
 			o.Root, o.MetricsDefault = *dir, !cmd.Flags().Changed("metrics-addr")
 			if err := server.Run(cmd.Context(), o); err != nil {
 				return failure{err}

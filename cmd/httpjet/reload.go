@@ -163,3 +163,28 @@ func writeJSON(w io.Writer, v any) {
 	enc.SetEscapeHTML(false)
 	enc.Encode(v)
 }
+
+func upgradeCmd(dir *string) *cobra.Command {
+	a := &asker{dir: dir}
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Have the running server succeeded by its program as it is now",
+		Long: "The server starts its program anew, by the same path and with the same arguments, and\n" +
+			"hands its sockets over. When the new process serves, the old one finishes what it is\n" +
+			"at and ends: no connection is refused. If the new one does not come to serve within 25\n" +
+			"seconds, the old one stays. Connections over HTTP/3 end with the old process; new\n" +
+			"ones come when it is gone. Counters begin anew.\n\n" +
+			"Exit code 1: the old process serves on; its error log and standard error have why.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var out server.UpgradeAnswer
+			if err := a.client().Post(cmd.Context(), "/v1/upgrade", struct{}{}, &out); err != nil {
+				return failure{err}
+			}
+			fmt.Printf("process %d serves\n", out.Process)
+			return nil
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}

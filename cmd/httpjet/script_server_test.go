@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"httpjet/server"
 )
 
 // process is a running httpjet. Its standard error is its log, by lines.
@@ -23,6 +26,7 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended; exit is then set
 	exit int
+	heir *os.Process // that serves since an upgrade; nil: cmd does
 
 	outcome int // first line behind the outcome of the last reload, or of the start
 
@@ -127,7 +131,18 @@ func (p *process) address(listener string) (address string, secure bool, err err
 
 func (p *process) kill() {
 	p.cmd.Process.Kill()
+	if p.heir != nil {
+		p.heir.Kill()
+	}
 	<-p.done
+}
+
+// serves is the process that serves.
+func (p *process) serves() *os.Process {
+	if p.heir != nil {
+		return p.heir
+	}
+	return p.cmd.Process
 }
 
 // running is the server of the script, which must live.
@@ -178,7 +193,7 @@ func cmdReload(ts *testscript.TestScript, neg bool, args []string) {
 		p.mu.Lock()
 		from = len(p.lines)
 		p.mu.Unlock()
-		ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
+		ts.Check(p.serves().Signal(syscall.SIGHUP))
 	}
 	i, err := p.await(from, `INFO published|ERROR reload refused`)
 	ts.Check(err)
@@ -190,16 +205,31 @@ func cmdReload(ts *testscript.TestScript, neg bool, args []string) {
 	outcome(ts, neg, err)
 }
 
-var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}
+var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "UPGRADE": server.Upgrade}
 
-// signal NAME: TERM, INT, USR1 or USR2 to the server.
+// signal NAME: TERM, INT, USR1, USR2 or UPGRADE to the server.
 func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 1, 1, "signal NAME")
 	sig, ok := signals[args[0]]
 	if !ok {
 		ts.Fatalf("signal %s is unknown", args[0])
 	}
-	outcome(ts, neg, running(ts).cmd.Process.Signal(sig))
+	outcome(ts, neg, running(ts).serves().Signal(sig))
+}
+
+// upgraded: waits for the next successor of the server, which later commands are about.
+func cmdUpgraded(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, args, 0, 0, "upgraded")
+	p := running(ts)
+	i, err := p.await(p.outcome, `INFO upgraded: .*pid=\d+`)
+	ts.Check(err)
+	p.outcome = i + 1
+	line := p.line(i)
+	pid, err := strconv.Atoi(line[strings.LastIndexByte(line, '=')+1:])
+	ts.Check(err)
+	p.heir, err = os.FindProcess(pid)
+	ts.Check(err)
+	outcome(ts, neg, nil)
 }
 
 // wait-exit CODE: the server ends with that code.

@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// script_server_test.go
-			"serve": cmdServe, "reload": cmdReload, "signal": cmdSignal, "wait-exit": cmdWaitExit,
+			"serve": cmdServe, "reload": cmdReload, "signal": cmdSignal, "wait-exit": cmdWaitExit, "upgraded": cmdUpgraded,
 			"log": cmdLog, "metric": cmdMetric,
 			// script_backend_test.go
 			"backend": cmdBackend, "kill-backend": cmdKill, "behave": cmdBehave, "await": cmdAwait, "release": cmdRelease, "requests": cmdRequests,
