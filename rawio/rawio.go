@@ -38,8 +38,8 @@ type Socket struct {
 	// Of the write in progress.
 	onWrite func(fd uintptr) bool
 	onNow   func(fd uintptr) bool // made when it is first needed
-	out     []byte // not written yet
-	before  func() // see Write
+	out     []byte                // not written yet
+	before  func()                // see Write
 	flags   uintptr
 	werr    syscall.Errno
 

@@ -64,7 +64,7 @@ type Server struct {
 	http    http.Server
 	ln      net.Listener
 	tcp     *net.TCPListener // the same, without its bound
-	done    chan struct{} // closed when serve has ended; nil before Start
+	done    chan struct{}    // closed when serve has ended; nil before Start
 }
 
 // rules are what a reload may change without another listener.
