@@ -49,6 +49,7 @@ var census = []string{
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.readH2", "front.writeH2", "front.watchSockets", "front.giveBack",
 	"front.acceptQUIC", "front.serveH3", "front.sayGoAway", // and those of packages quic and http3, which end with their connection or transport
+	"handover.await", "handover.awaitEnd",
 	"server.watchSignals", "server.watchFiles", "server.expireIdle", "server.sweepPages",
 	"pagecache.refresh",
 	"staples.run",
