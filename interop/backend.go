@@ -87,11 +87,16 @@ func (b *backend) big(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events sends n events, each with the time at which it leaves.
+// events sends n events, each with the time at which it leaves, wait milliseconds
+// behind the head.
 func events(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.FormValue("n"))
 	w.Header().Set("Content-Type", "text/event-stream")
 	rc := http.NewResponseController(w)
+	if wait, _ := strconv.Atoi(r.FormValue("wait")); wait > 0 {
+		rc.Flush()
+		time.Sleep(time.Duration(wait) * time.Millisecond)
+	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range n {

@@ -164,8 +164,13 @@ func delay(c *client, path string, n int) (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close()
+	return delays(resp.Body, n)
+}
+
+// delays reads n events that hold the times at which they left.
+func delays(body io.Reader, n int) (string, error) {
 	var delays []time.Duration
-	in := bufio.NewScanner(resp.Body)
+	in := bufio.NewScanner(body)
 	for in.Scan() {
 		data, ok := strings.CutPrefix(in.Text(), "data: ")
 		if !ok {
