@@ -560,3 +560,51 @@ func TestTypes(t *testing.T) {
 		t.Error("no types are some")
 	}
 }
+
+// kept is a place for copies of one file.
+type kept map[string][]byte
+
+func (k kept) Coded(name string) []byte        { return k[name] }
+func (k kept) KeepCoded(name string, p []byte) { k[name] = p }
+
+// A small file in memory is coded once, and its answer has a length, for HEAD too.
+func TestCopiesOfFiles(t *testing.T) {
+	o, k := options(t), kept{}
+	page := []byte(text(5000))
+	serveFile := func(method, ae string, sent []byte) *wire {
+		t.Helper()
+		return serve(t, o, exchange.HandlerFunc(func(x *exchange.Exchange) error {
+			x.Route.Kind, x.Resource.Content, x.Resource.Copies = exchange.Files, page, k
+			x.Resp.Fields.Add("Content-Type", "text/css")
+			x.Resp.Fields.Add("ETag", `"1-2-3;;;"`)
+			x.Resp.Length = int64(len(page))
+			if err := x.Start(200); err != nil {
+				return err
+			}
+			_, err := x.Write(sent)
+			return err
+		}), method, "Accept-Encoding: "+ae)
+	}
+	for _, ae := range []string{"gzip", "br", "zstd"} {
+		var bodies []string
+		for range 3 {
+			w := serveFile("GET", ae, page)
+			bodies = append(bodies, w.body.String())
+			if w.head.Length != int64(w.body.Len()) || decoded(t, w) != string(page) || !w.ended {
+				t.Fatal(fields(w))
+			}
+			if h := serveFile("HEAD", ae, page); fields(h) != fields(w) {
+				t.Errorf("HEAD %s, GET %s", fields(h), fields(w))
+			}
+		}
+		if c := o.Encoders.Counts(); bodies[0] != bodies[1] || bodies[1] != bodies[2] || c.Gzip > 1 || c.Brotli > 1 || c.Zstd > 1 {
+			t.Errorf("%s is coded more than once: %+v", ae, c)
+		}
+	}
+	// What is not the file is not sent as if it were.
+	for _, other := range [][]byte{page[:10], []byte(text(5000)), nil} {
+		if w := serveFile("GET", "gzip", other); w.ended || w.aborted == nil || w.body.Len() != 0 {
+			t.Errorf("%d other bytes: %d sent", len(other), w.body.Len())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package compress
 
 import (
+	"bytes"
 	"errors"
 	"unsafe"
 )
@@ -24,6 +25,7 @@ func (p *part) takeCopy() bool {
 		if b, ok = p.f.o.Encoders.Encode(nil, c, p.levels().of(c), r.Content); !ok {
 			return false
 		}
+		b = bytes.Clone(b) // without room to grow
 		r.Copies.KeepCoded(c.Name(), b)
 	}
 	p.state, p.copy = copied, b

@@ -51,6 +51,9 @@ type Counts struct {
 
 // Counts returns what has been done so far.
 func (e *Encoders) Counts() Counts {
+	if e == nil {
+		return Counts{}
+	}
 	return Counts{Zstd: e.coded[0].Load(), Brotli: e.coded[1].Load(), Gzip: e.coded[2].Load(),
 		In: e.in.Load(), Out: e.out.Load(), Refused: e.refused.Load(), InUse: e.bytes.Used()}
 }

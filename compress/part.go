@@ -61,22 +61,17 @@ func (p *part) Head(x *exchange.Exchange) bool {
 	}
 	p.wish = w
 	switch {
-	case x.Req.Method == "HEAD":
-		p.headOnly()
+	case p.takeCopy():
+		return true
+	case x.Req.Method == "HEAD": // as the answer to a GET
+		Mark(x, w.choice)
 		return false
 	case x.Resp.Length < 0 && !w.events:
 		p.state = waiting
 		x.HoldHead()
 		return true
-	case p.takeCopy():
-		return true
 	}
 	return p.begin()
-}
-
-// headOnly says what the answer to a GET would say.
-func (p *part) headOnly() {
-	Mark(p.x, p.wish.choice)
 }
 
 // levels returns how hard the answer is coded.

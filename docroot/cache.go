@@ -95,6 +95,7 @@ type entry struct {
 	content                []byte  // of a file in memory; never nil then
 	shared                 *shared // of a file that is open
 	memo                   *exchange.Memo
+	copies                 *copies // of content; nil: it is not in memory
 
 	renewing atomic.Bool // somebody looks again
 }
@@ -187,6 +188,9 @@ func (e *entry) resource(isScript func(string) bool) (res exchange.Resource, ok 
 	}
 	res.Info, res.Root, res.Filename, res.Name = e.info, e.root.docRoot, e.filename, e.name
 	res.Content, res.Memo, res.Siblings = e.content, e.memo, e.siblings
+	if e.copies != nil {
+		res.Copies = e.copies
+	}
 	return res, ok
 }
 
@@ -217,7 +221,7 @@ func (c *Cache) keep(k key, born time.Duration, old *entry, res exchange.Resourc
 	}
 	switch {
 	case same && old.content != nil:
-		e.content = old.content
+		e.content, e.copies = old.content, old.copies
 	case st.Size > c.maxFile || !c.hasRoom(e.path, st.Size):
 		return c.keepOpen(e, res)
 	default:
@@ -225,10 +229,11 @@ func (c *Cache) keep(k key, born time.Duration, old *entry, res exchange.Resourc
 			c.drop(old)
 			return res
 		}
+		e.copies = &copies{cache: c, key: e.key}
 	}
 	if c.put(e) {
 		res.File.Close()
-		res.File, res.Content, res.Memo = nil, e.content, e.memo
+		res.File, res.Content, res.Memo, res.Copies = nil, e.content, e.memo, e.copies
 	}
 	return res
 }
@@ -281,11 +286,11 @@ func (c *Cache) put(e *entry) bool {
 	if old != nil {
 		s.remove(old)
 	}
-	ok := !s.closed && len(s.entries) < shardEntries && s.bytes+int64(len(e.content)) <= c.maxBytes &&
+	ok := !s.closed && len(s.entries) < shardEntries && s.bytes+e.size() <= c.maxBytes &&
 		(e.shared == nil || s.open < shardOpen)
 	if ok {
 		s.entries[e.key] = e
-		s.bytes += int64(len(e.content))
+		s.bytes += e.size()
 		if e.shared != nil {
 			s.open++
 		}
@@ -312,7 +317,7 @@ func (c *Cache) drop(e *entry) {
 // remove takes e out; the caller holds the lock and closes e after it.
 func (s *shard) remove(e *entry) {
 	delete(s.entries, e.key)
-	s.bytes -= int64(len(e.content))
+	s.bytes -= e.size()
 	if e.shared != nil {
 		s.open--
 	}

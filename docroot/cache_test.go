@@ -594,3 +594,87 @@ func BenchmarkResolveCached(b *testing.B) {
 		})
 	}
 }
+
+// Coded copies of a file in memory live as long as its version does, count with it,
+// and go with it.
+func TestCopiesGoWithTheirFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		writeFile(t, dir, "a", 'a', 1000)
+		old := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes(filepath.Join(dir, "a"), old, old))
+		c := NewCache(CacheOptions{MaxFile: 1 << 20, MaxBytes: 2500 * shardCount})
+		r := newRoot(t, Options{Dir: dir, Cache: c})
+		resolve := func() exchange.Resource {
+			t.Helper()
+			res, _, err := r.Resolve("/a", "", isPHP)
+			must(t, err)
+			return res
+		}
+		warm(t, r, "/a", "/a a 1000")
+		kept := func() exchange.Copies {
+			t.Helper()
+			res := resolve()
+			if res.Copies == nil || res.Content == nil {
+				t.Fatal("no copies of a file in memory")
+			}
+			return res.Copies
+		}
+		first := kept()
+		first.KeepCoded("gzip", make([]byte, 300))
+		first.KeepCoded("gzip", make([]byte, 200)) // too late
+		first.KeepCoded("br", make([]byte, 1201))  // no room
+		first.KeepCoded("zstd", make([]byte, 100))
+		if n, bytes, _ := c.held(); n != 1 || bytes != 1400 {
+			t.Errorf("%d entries, %d bytes", n, bytes)
+		}
+		if len(kept().Coded("gzip")) != 300 || kept().Coded("br") != nil || len(kept().Coded("zstd")) != 100 {
+			t.Error("copies are lost")
+		}
+		writeFile(t, dir, "a", 'b', 1000)
+		time.Sleep(life)
+		warm(t, r, "/a", "/a b 1000")
+		if kept().Coded("gzip") != nil {
+			t.Error("the copy of another version is served")
+		}
+		first.KeepCoded("br", make([]byte, 10)) // of the other version
+		if n, bytes, _ := c.held(); n != 1 || bytes != 1000 {
+			t.Errorf("%d entries, %d bytes", n, bytes)
+		}
+		kept().KeepCoded("br", make([]byte, 10))
+		time.Sleep(life)
+		c.Expire(time.Now())
+		if n, bytes, _ := c.held(); n != 0 || bytes != 0 {
+			t.Errorf("%d entries, %d bytes at the end", n, bytes)
+		}
+	})
+}
+
+// The entry that renews another one without a change has its copies.
+func TestCopiesAreRenewed(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		old := strings.Contains(t.Name(), "old_files")
+		dir := t.TempDir()
+		writeFile(t, dir, "a", 'a', 1000)
+		c := newCache()
+		r := newRoot(t, Options{Dir: dir, Cache: c})
+		warm(t, r, "/a", "/a a 1000")
+		res, _, err := r.Resolve("/a", "", isPHP)
+		must(t, err)
+		res.Copies.KeepCoded("gzip", make([]byte, 300))
+		time.Sleep(life)
+		warm(t, r, "/a", "/a a 1000")
+		res, _, err = r.Resolve("/a", "", isPHP)
+		must(t, err)
+		if kept := res.Copies.Coded("gzip") != nil; kept != old {
+			t.Errorf("copy kept: %v, want %v", kept, old)
+		}
+		want := int64(1000)
+		if old {
+			want = 1300
+		}
+		if _, bytes, _ := c.held(); bytes != want {
+			t.Errorf("%d bytes, want %d", bytes, want)
+		}
+	})
+}

@@ -31,6 +31,8 @@ type Gauges struct {
 	Clients func() Clients // limits of client addresses
 	Rates   func() []Rate  // limits of the requests of each client
 
+	Compression func() Compression
+
 	ProxyCache func() ProxyCache
 }
 
@@ -73,7 +75,7 @@ func New() *Metrics {
 	m.gauge("active_requests", "Requests being served.", func(g *Gauges) func() int { return g.ActiveRequests })
 	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
-	m.registry.MustRegister(&lookupCollector{m}, &fastcgiCollector{m}, &clientCollector{m}, &http2Collector{m}, &rateCollector{m}, &proxyCacheCollector{m})
+	m.registry.MustRegister(&lookupCollector{m}, &fastcgiCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &proxyCacheCollector{m})
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},

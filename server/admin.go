@@ -41,6 +41,10 @@ func (s *Server) observe() {
 			return metrics.FastCGI{}
 		},
 		ProxyCache: s.kept.ProxyCacheCounts,
+		Compression: func() metrics.Compression {
+			n := s.kept.Encoders.Counts()
+			return metrics.Compression{Gzip: n.Gzip, Brotli: n.Brotli, Zstd: n.Zstd, In: n.In, Out: n.Out, Refused: n.Refused, Memory: n.InUse}
+		},
 		Rates: func() []metrics.Rate {
 			if site := s.current.Load(); site != nil {
 				return site.Rates()
