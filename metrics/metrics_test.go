@@ -174,7 +174,7 @@ func TestGaugesAndConfig(t *testing.T) {
 func TestLabels(t *testing.T) {
 	m := New()
 	serve(m, "HTTP/1.1", status(404))
-	allowed := regexp.MustCompile(`^(error|result|le|state)$`)
+	allowed := regexp.MustCompile(`^(error|result|le|state|coding|direction)$`)
 	label := regexp.MustCompile(`[{,]([a-z_]+)="`)
 	for line := range strings.Lines(scrape(t, m)) {
 		if !strings.HasPrefix(line, "httpjet_") {
