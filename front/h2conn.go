@@ -123,6 +123,7 @@ func newH2(c *conn) *h2conn {
 		h.rec.lazy = true
 	}
 	c.state.Store(connActive)
+	c.sock.keepShort()
 	lim := c.srv.Current().Limits()
 	h.mu.Lock()
 	h.out = h2.AppendSettings(h.buffer(), h2.Own{Streams: h2Streams, Window: h2Ahead, List: max(lim.maxHead(), h2ListMin)})
@@ -388,6 +389,7 @@ func (c *h2conn) end(err error) {
 	all := c.streams
 	c.ids, c.streams = nil, nil
 	dead := c.killAll(all, err)
+	leaves := err == errIdle && c.leaving == closes && !c.broken.Load()
 	switch {
 	case wrong:
 		c.out = h2.AppendGoAway(c.buffer(), c.lastID, ce.Code, ce.Msg)
@@ -408,8 +410,8 @@ func (c *h2conn) end(err error) {
 	}
 	c.flush(false)
 	c.hush()
-	if wrong && c.state.Load() != connClosed {
-		// Bytes that nobody reads would become a reset that overtakes the GOAWAY.
+	if (wrong || leaves) && c.state.Load() != connClosed {
+		// Bytes that nobody reads would become a reset that overtakes what was sent.
 		c.sock.SetWriteDeadline(time.Now().Add(time.Second))
 		if c.tc != nil {
 			c.tc.CloseWrite()

@@ -318,7 +318,9 @@ func ofH1(name string) bool {
 // much as one frame holds, so that other streams get their turn. 0: it has to wait.
 // mu is held.
 func (c *h2conn) grant(s *h2stream, n int) int {
-	if len(c.queue) > 0 && !s.turn && c.yields(s) {
+	switch {
+	case len(c.queue) == 0:
+	case s.queued && c.first() != s, !s.queued && c.yields(s):
 		return 0
 	}
 	room := outMost - len(c.out) - c.sending
@@ -326,7 +328,7 @@ func (c *h2conn) grant(s *h2stream, n int) int {
 	if m <= 0 || m < n && m == room && room < 1<<10 { // no crumbs
 		return 0
 	}
-	s.turn = false
+	c.dequeue(s) // the next one is behind the others
 	return m
 }
 
@@ -351,7 +353,9 @@ func (c *h2conn) enqueue(s *h2stream) <-chan struct{} {
 		s.writable = make(chan struct{}, 1)
 	}
 	s.waits = true
-	if s.window > 0 && !s.queued {
+	if s.window <= 0 {
+		c.dequeue(s)
+	} else if !s.queued {
 		s.queued = true
 		c.queue = append(c.queue, s)
 	}
@@ -374,20 +378,24 @@ func (c *h2conn) dequeue(s *h2stream) {
 	}
 }
 
-// wakeNext gives the turn to the first of those who wait, if something can be sent. mu
-// is held.
-func (c *h2conn) wakeNext() {
-	if len(c.queue) == 0 || c.window <= 0 || outMost-len(c.out)-c.sending < 1<<10 {
-		return
-	}
-	best := c.queue[0]
+// first returns the stream of the queue, which is not empty, whose turn it is. mu is
+// held.
+func (c *h2conn) first() *h2stream {
+	first := c.queue[0]
 	for _, q := range c.queue[1:] {
-		if q.rank.Urgency < best.rank.Urgency ||
-			q.rank.Urgency == best.rank.Urgency && !q.rank.Incremental && !best.rank.Incremental && q.id < best.id {
-			best = q
+		if q.rank.Urgency < first.rank.Urgency ||
+			q.rank.Urgency == first.rank.Urgency && !q.rank.Incremental && !first.rank.Incremental && q.id < first.id {
+			first = q
 		}
 	}
-	c.dequeue(best)
-	best.turn = true
-	best.signal()
+	return first
+}
+
+// wakeNext wakes the stream whose turn it is, if something can be sent. It stays in the
+// queue until it has taken its turn, so that nobody who runs already is faster. mu is
+// held.
+func (c *h2conn) wakeNext() {
+	if len(c.queue) > 0 && c.window > 0 && outMost-len(c.out)-c.sending >= 1<<10 {
+		c.first().signal()
+	}
 }

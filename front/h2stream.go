@@ -54,7 +54,6 @@ type h2stream struct {
 	lastAt   int // where the head of the last frame is in c.out, while c.gen is lastGen
 	lastGen  uint64
 	window   h2.Window
-	turn     bool // it was woken to send
 	waits    bool // for writable
 	queued   bool // in c.queue
 	writable chan struct{}
@@ -264,10 +263,7 @@ func (s *h2stream) finish() {
 	c.active--
 	c.drop(s)
 	c.dequeue(s)
-	if s.turn {
-		s.turn = false
-		c.wakeNext()
-	}
+	c.wakeNext()
 	switch {
 	case s.gone != nil:
 	case !s.sentEnd: // cut by an Abort that could not say so
@@ -310,10 +306,7 @@ func (s *h2stream) kill(err error) {
 	s.over = true
 	s.c.dequeue(s)
 	s.c.credit(s.body.free())
-	if s.turn {
-		s.turn = false
-		s.c.wakeNext()
-	}
+	s.c.wakeNext()
 }
 
 // killAll kills streams whose connection ends with err, and returns them. mu is held.

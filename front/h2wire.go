@@ -122,12 +122,18 @@ func (s *h2stream) write(p []byte) (n int, err error) {
 }
 
 // await waits until s may append something. It is called with mu held, and returns
-// without it.
+// without it. The reader does not wait, not even for a socket that takes all: what is
+// long is sent on another goroutine, so that others are heard.
 func (s *h2stream) await() error {
 	c := s.c
-	if (len(c.out) > 0) && !c.writing {
+	if s.place.Load() == onReader {
 		c.mu.Unlock()
-		c.flush(s.place.Load() == onOwn)
+		s.leave()
+		c.mu.Lock()
+	}
+	if len(c.out) > 0 && !c.writing {
+		c.mu.Unlock()
+		c.flush(true)
 		c.mu.Lock()
 		if len(c.queue) == 0 && s.window > 0 && c.window > 0 && len(c.out)+c.sending == 0 {
 			c.mu.Unlock()
@@ -142,7 +148,6 @@ func (s *h2stream) await() error {
 	c.wakeNext() // it may be the first, and all that it waited for may be there
 	sent := c.sent
 	c.mu.Unlock()
-	s.leave()
 	timer := time.NewTimer(s.lim.connTimeout())
 	defer timer.Stop()
 	for {
@@ -162,6 +167,7 @@ func (s *h2stream) await() error {
 			continue
 		}
 		c.dequeue(s)
+		c.wakeNext()
 		s.waits = false
 		c.mu.Unlock()
 		return s.giveUp()

@@ -164,3 +164,13 @@ func (s *sock) reset() {
 
 // watched is the socket as a parked connection waits for it.
 func (s *sock) watched() [2]syscall.RawConn { return [2]syscall.RawConn{s.raw.Raw()} }
+
+// keepShort makes the socket take few bytes that do not go out at once: what is in the
+// kernel cannot be overtaken by what is more urgent.
+func (s *sock) keepShort() {
+	if s.raw != nil {
+		s.raw.Raw().Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, notSent) })
+	}
+}
+
+const notSent = 128 << 10

@@ -234,6 +234,8 @@ func (h *Head) end() {
 	case connect:
 	case h.seen&all != all || h.Method == "" || h.Scheme == "" || h.Path == "":
 		h.Malformed = "pseudo-header field is missing"
+	case h.Scheme != "http" && h.Scheme != "https": // nothing is translated here
+		h.Malformed = "unknown scheme"
 	}
 }
 
