@@ -220,7 +220,7 @@ func TestH2LikeNetHTTPOfAny(t *testing.T) {
 		}
 		for range rnd.IntN(5) {
 			if rnd.IntN(5) == 0 {
-				fields = append(fields, "cookie: "+pick("a", "b=c", "")) // net/http trims no piece
+				fields = append(fields, "cookie: "+pick("a", "b=c"))
 			}
 			fields = append(fields, pick("x", "y-z", "accept", "content-type", "user-agent", "range")+": "+pick("", "1", " spaced ", "a;b=c", "\xe4", "a\tb"))
 		}
