@@ -86,8 +86,8 @@ func TestStaleConnectionIsRedialledOnce(t *testing.T) {
 		c := newClient(t, rawApp(t, func(n int, p *peer) {
 			conns.Add(1)
 			for i := 0; ; i++ {
-				if _, err := p.hear(); err != nil || n < healthy && i == 1 {
-					return // reads the second request whole and ends
+				if _, err := p.hear(); err != nil || n < healthy && i == 2 {
+					return // reads the third request whole and ends
 				}
 				if n >= 1 && healthy > 1 {
 					return
@@ -95,8 +95,10 @@ func TestStaleConnectionIsRedialledOnce(t *testing.T) {
 				p.say(t, okReply)
 			}
 		}), Options{})
-		if _, body, err := fetch(c, get()); body != "ok" || err != nil {
-			t.Fatalf("%s: first call: %q %v", name, body, err)
+		for range 2 { // the second shows that the application keeps connections
+			if _, body, err := fetch(c, get()); body != "ok" || err != nil {
+				t.Fatalf("%s: first calls: %q %v", name, body, err)
+			}
 		}
 		_, body, err := fetch(c, call)
 		if got := body + describe(err); got != want {
@@ -113,6 +115,41 @@ func TestStaleConnectionIsRedialledOnce(t *testing.T) {
 	f("PUT with a held body", 1, request("PUT", 3, strings.NewReader("abc")), "okok", 2)
 	f("POST", 1, post(3, strings.NewReader("abc")), "502 fcgi_protocol", 1)
 	f("GET, dead again", 2, get(), "502 fcgi_protocol", 2)
+}
+
+// Some applications close a connection a moment after their answer though they were
+// asked to keep it. A call that cannot be sent again does not go out on such a one; it
+// does on the connections of an application that has kept one.
+func TestCallsGoOnceToWhatMayBeClosing(t *testing.T) {
+	var conns atomic.Int32
+	c := newClient(t, rawApp(t, func(_ int, p *peer) {
+		conns.Add(1)
+		if _, err := p.hear(); err == nil {
+			p.say(t, okReply)
+		}
+		io.ReadFull(p, make([]byte, 1)) // a request comes as it closes
+	}), Options{})
+	for i := range 3 {
+		if _, body, err := fetch(c, post(3, strings.NewReader("abc"))); body != "ok" || err != nil {
+			t.Errorf("call %d: %q %v", i, body, err)
+		}
+	}
+	if n := conns.Load(); n != 3 {
+		t.Errorf("%d connections, want 3", n)
+	}
+	conns.Store(0)
+	c = newClient(t, rawApp(t, func(n int, p *peer) {
+		conns.Add(1)
+		serveOK(t)(n, p)
+	}), Options{})
+	for i, call := range []*extproc.Call{get(), get(), post(3, strings.NewReader("abc")), post(0, nil)} {
+		if _, body, err := fetch(c, call); body != "ok" || err != nil {
+			t.Errorf("call %d: %q %v", i, body, err)
+		}
+	}
+	if n := conns.Load(); n != 1 {
+		t.Errorf("%d connections to one that keeps them", n)
+	}
 }
 
 // A reply that began is a reply, be it one byte of STDERR.

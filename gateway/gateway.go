@@ -193,7 +193,7 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 	if err != nil {
 		return nil, false, err
 	}
-	cn, now, err := c.pool.acquire(ctx, b.length == 0 && size < askMax/2)
+	cn, now, err := c.pool.acquire(ctx, b.length == 0 && size < askMax/2, !idempotent(call.Method))
 	if err != nil {
 		return nil, false, err
 	}
@@ -202,6 +202,9 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 		cv.up.buf = c.protocol.Append(cv.up.buf, r, size)
 		err := cv.open(now)
 		if err == nil {
+			if cn.reused && !c.pool.keeps.Load() {
+				c.pool.keeps.Store(true)
+			}
 			return cv.reply(), true, nil
 		}
 		stale := cv.stale(err)
@@ -213,6 +216,7 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 		// The application closed the kept connection as we took it: once
 		// more on a new one, under the same permit (R-FCGI-12).
 		c.counts.Poisoned[whyStale].Add(1)
+		c.pool.keeps.Store(false)
 		if cn, err = c.pool.connect(ctx, time.Now().Add(c.target.InitTimeout)); err != nil {
 			c.pool.permits.Release()
 			return nil, false, err

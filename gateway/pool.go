@@ -30,18 +30,27 @@ type pool struct {
 	dialing     atomic.Int32
 	place       *place // where the application is, shared with other clients of it
 
+	// keeps: the application has answered on a kept connection, and has not closed one
+	// unasked since. Some close each, whatever KEEP_CONN says, a moment after its answer.
+	keeps atomic.Bool
+
 	mu      sync.Mutex
 	idle    []*conn // oldest first
 	retired bool
 }
+
+// closesWithin is when an application that keeps no connections has closed one, after
+// its answer.
+const closesWithin = 100 * time.Millisecond
 
 // Life of a connection: dialled under a permit, used, put back idle or dropped;
 // from idle it is taken, expired, or closed because it spoke or died unasked.
 
 // acquire takes an idle connection, or dials one, within InitTimeout. now is the
 // time when it has it. unseen: the caller finds out itself if an idle one is
-// still fit for use.
-func (p *pool) acquire(ctx context.Context, unseen bool) (cn *conn, now time.Time, err error) {
+// still fit for use. once: the request cannot be sent again, so while nothing shows
+// that the application keeps connections, one that it may be closing is none for it.
+func (p *pool) acquire(ctx context.Context, unseen, once bool) (cn *conn, now time.Time, err error) {
 	began := time.Now()
 	waited, err := p.permit(ctx)
 	if err != nil {
@@ -55,9 +64,14 @@ func (p *pool) acquire(ctx context.Context, unseen bool) (cn *conn, now time.Tim
 		if cn == nil {
 			break
 		}
-		if now.Sub(cn.since) < p.target.KeepAlive && (unseen && cn.raw != nil || cn.quiet()) {
+		idle := now.Sub(cn.since)
+		switch fresh := idle < closesWithin && !p.keeps.Load(); {
+		case idle >= p.target.KeepAlive || once && fresh:
+		case unseen && cn.raw != nil || cn.quiet():
 			cn.reused = true
 			return cn, now, nil
+		default:
+			p.keeps.Store(false)
 		}
 		cn.nc.Close()
 	}
