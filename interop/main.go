@@ -107,6 +107,7 @@ var sections = []section{
 	{"dokuwiki", dokuwiki, ""},
 	{"wordpress", wordpress, fully},
 	{"mediawiki", mediawiki, fully},
+	{"fastcgi", fastcgiApps, ""},
 	{"apache", apache, ""},
 	{"websocket", websocket, ""},
 	{"nginx", nginx, ""},
