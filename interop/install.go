@@ -13,8 +13,8 @@ import (
 // wsVersion is the pinned version of the npm package "ws".
 const wsVersion = "8.23.0"
 
-// needed lists what must be there and the Debian package that brings it; by is the
-// section that needs it, "" for all.
+// needed lists what must be there and the Debian package that brings it; by names
+// the sections that need it, "" all.
 type need struct{ file, pkg, by string }
 
 var needed = []need{
@@ -37,7 +37,7 @@ var needed = []need{
 	{"git", "git", "fastcgi"},
 	{"spawn-fcgi", "spawn-fcgi", "fastcgi"},
 	{"fcgiwrap", "fcgiwrap", "fastcgi"},
-	{"/usr/share/doc/libfcgi-perl", "libfcgi-perl", "fastcgi"},
+	{"/usr/share/doc/libfcgi-perl", "libfcgi-perl", "fastcgi applications"},
 }
 
 // there reports if a program is in the path, or a file at its place.
@@ -54,7 +54,9 @@ func there(file string) bool {
 // them in sbin, which an ordinary user's path may lack.
 func (r *run) install(runs func(section string) bool) error {
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
-	needed := slices.DeleteFunc(slices.Clone(needed), func(n need) bool { return n.by != "" && !runs(n.by) })
+	needed := slices.DeleteFunc(slices.Clone(needed), func(n need) bool {
+		return n.by != "" && !slices.ContainsFunc(strings.Fields(n.by), runs)
+	})
 	var missing []string
 	for _, n := range needed {
 		if !there(n.file) {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -289,115 +287,15 @@ func (s *lsapiSuite) early() (string, error) {
 	return "502 before the head, cut after it, then clean", s.holdLines("GET", "/t.php", nil, 0, nil, "REQUEST_METHOD=GET")
 }
 
-// killed makes 10,000 requests while lsphp's children are killed at random
-// moments. Answers are whole, or say which failure it was; none holds the source.
+// killed makes 10,000 requests while lsphp's children are killed at random moments.
 func (s *lsapiSuite) killed() (string, error) {
-	const total, clients = 10_000, 8
-	var left, fine, failed, cut atomic.Int64
-	left.Store(total)
-	var mu sync.Mutex
-	var errs []error
-	wrong := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(errs) < 5 {
-			errs = append(errs, err)
-		}
-	}
-	before, err := s.sockets()
+	t := &storm{j: s.j, path: "/t.php?bytes=40000", canary: canary, kill: func() bool { return killChild(s.php) },
+		tokens: []string{"502 lsapi_protocol", "503 lsapi_unavailable", "504 upstream_timeout", "503 no_upstream"}}
+	said, err := t.run(phpWorkers)
 	if err != nil {
 		return "", err
 	}
-	done := make(chan struct{})
-	var killer, all sync.WaitGroup
-	kills := 0
-	killer.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Duration(20+rand.IntN(60)) * time.Millisecond):
-				if s.killChild() {
-					kills++
-				}
-			}
-		}
-	})
-	body := bytes.Repeat([]byte("b"), 3000)
-	for range clients {
-		all.Go(func() {
-			c := s.j.plain()
-			defer c.CloseIdleConnections()
-			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
-				var a *answer
-				var err error
-				if n%4 == 0 {
-					a, err = c.send("POST", "/t.php?bytes=40000", bytes.NewReader(body), int64(len(body)))
-				} else {
-					a, err = c.send("GET", "/t.php?bytes=40000", nil, 0)
-				}
-				if err != nil {
-					if strings.Contains(err.Error(), canary) {
-						wrong(err)
-					}
-					cut.Add(1) // behind the head there is no other way to say it
-					continue
-				}
-				token := a.Header.Get("X-Httpjet-Proxy-Error")
-				switch {
-				case bytes.Contains(a.body, []byte(canary)):
-					wrong(errors.New("the source of the script was sent"))
-				case a.StatusCode == 200 && len(a.body) == 40_000:
-					fine.Add(1)
-				case slices.Contains([]string{"502 lsapi_protocol", "503 lsapi_unavailable", "504 upstream_timeout", "503 no_upstream"}, fmt.Sprint(a.StatusCode, " ", token)):
-					failed.Add(1)
-				default:
-					wrong(fmt.Errorf("%d %s, %d bytes", a.StatusCode, token, len(a.body)))
-				}
-			}
-		})
-	}
-	all.Wait()
-	close(done)
-	killer.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return "", err
-	}
-	if kills == 0 || fine.Load() == 0 {
-		return "", fmt.Errorf("%d children killed, %d answers", kills, fine.Load())
-	}
-	if err := s.holdLines("GET", "/t.php", nil, 0, nil, "REQUEST_METHOD=GET"); err != nil {
-		return "", err
-	}
-	after, err := s.sockets()
-	if err == nil && after > before+2*phpWorkers {
-		err = fmt.Errorf("%d sockets before, %d after", before, after)
-	}
-	return fmt.Sprintf("%d requests, %d kills: %d whole, %d told as failures, %d cut", total, kills, fine.Load(), failed.Load(), cut.Load()), err
-}
-
-// killChild kills one of lsphp's children, false if there is none.
-func (s *lsapiSuite) killChild() bool {
-	pid := s.php.cmd.Process.Pid
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	children := strings.Fields(string(text))
-	if err != nil || len(children) == 0 {
-		return false
-	}
-	child, _ := strconv.Atoi(children[rand.IntN(len(children))])
-	return syscall.Kill(child, syscall.SIGKILL) == nil
-}
-
-// sockets is how many sockets httpjet has open.
-func (s *lsapiSuite) sockets() (n int, err error) {
-	dir := fmt.Sprintf("/proc/%d/fd", s.j.cmd.Process.Pid)
-	list, err := os.ReadDir(dir)
-	for _, fd := range list {
-		if to, _ := os.Readlink(filepath.Join(dir, fd.Name())); strings.HasPrefix(to, "socket:") {
-			n++
-		}
-	}
-	return n, err
+	return said, s.holdLines("GET", "/t.php", nil, 0, nil, "REQUEST_METHOD=GET")
 }
 
 // figures compares requests per second of one trivial script behind lsphp and

@@ -108,6 +108,7 @@ var sections = []section{
 	{"wordpress", wordpress, fully},
 	{"mediawiki", mediawiki, fully},
 	{"fastcgi", fastcgiApps, ""},
+	{"applications", applications, ""},
 	{"apache", apache, ""},
 	{"websocket", websocket, ""},
 	{"nginx", nginx, ""},
