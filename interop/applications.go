@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/fcgi"
@@ -106,7 +107,7 @@ func (m *meter) crowd(n int) (string, error) {
 	watcher.Wait()
 	said := fmt.Sprintf("all taken in %.1f s; %d refused for want of room and sent again, %d of them cut; at most %.1f MiB held in files (limit %d), resident growth %.1f MiB",
 		time.Since(began).Seconds(), told.Load()+cut.Load(), cut.Load(), mib(held), heldMost>>20, mib(grown))
-	if err == nil && held > heldMost {
+	if err == nil && held > heldMost+uploadPart { // the files are not looked at in one moment
 		err = errors.New(said)
 	}
 	return said, err
@@ -130,7 +131,7 @@ func (m *meter) uploadUntilTaken(told, cut *atomic.Int64) error {
 		default:
 			return fmt.Errorf("%s %s", a.Status, a.Header.Get("X-Httpjet-Proxy-Error"))
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500*time.Millisecond + rand.N(time.Second))
 	}
 	return errors.New("a body was refused for four minutes")
 }
