@@ -72,7 +72,7 @@ func (g *gitHost) push() (string, error) {
 		return "", err
 	}
 	if !strings.Contains(strings.ToLower(out), "transfer-encoding: chunked") {
-		return "", errors.New("Git did not send chunks")
+		return "", errors.New("nothing was sent in chunks")
 	}
 	got, err := exec.CommandContext(g.r.ctx, "git", "-C", filepath.Join(g.dir, "repositories/one.git"), "show", "main:noise.bin").Output()
 	if err != nil {
