@@ -79,6 +79,11 @@ var scenarios = []scenario{
 		limits:  []limit{{"nginx", 1.05}},
 	},
 	{
+		group: "compress", name: "compress", unit: perRequest, take: (*bench).gzipped,
+		says:    "HTTP/1.1, a page of 100 KiB in gzip, compressed for each request: nginx at level 6 as httpjet, Caddy at its own",
+		entries: at("/zip/page.html", nginx, caddy, httpjet),
+	},
+	{
 		group: "cache", name: "cache", unit: perRequest, take: (*bench).wrk,
 		says:    "HTTP/1.1, a response of 1 KiB of a proxied route, from the cache; nginx's lies on tmpfs",
 		entries: at("/cached/1k", nginx, haproxy, varnish, httpjet),
@@ -232,6 +237,21 @@ func (b *bench) wrk(ctx context.Context, c cores, e entry, r *running) (sample, 
 	return b.perUnit(r, 1e6, func() (result, error) {
 		out, err := b.load(ctx, c, "wrk", "-t", strconv.Itoa(c.threads), "-c", strconv.Itoa(b.connections),
 			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+host, "http://"+r.http+e.path)
+		if err != nil {
+			return result{}, err
+		}
+		return parseWrk(out)
+	})
+}
+
+// gzipped is wrk as a client that takes gzip, which it gets.
+func (b *bench) gzipped(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	if err := r.gzips(ctx, e.path); err != nil {
+		return sample{}, err
+	}
+	return b.perUnit(r, 1e6, func() (result, error) {
+		out, err := b.load(ctx, c, "wrk", "-t", strconv.Itoa(c.threads), "-c", strconv.Itoa(b.connections),
+			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+host, "-H", "Accept-Encoding: gzip", "http://"+r.http+e.path)
 		if err != nil {
 			return result{}, err
 		}

@@ -211,9 +211,10 @@ func (b *bench) files(name, dir string, v values) error {
 		return write(filepath.Join(dir, strings.TrimPrefix(path, root)), filled)
 	})
 	for name, text := range map[string]string{
-		"www/1k.txt":   string(payload),
-		"www/100k.txt": strings.Repeat(string(payload), 100),
-		"cert.pem":     b.cert, "key.pem": b.key, "both.pem": b.cert + b.key,
+		"www/1k.txt":        string(payload),
+		"www/100k.txt":      strings.Repeat(string(payload), 100),
+		"www/zip/page.html": page,
+		"cert.pem":          b.cert, "key.pem": b.key, "both.pem": b.cert + b.key,
 	} {
 		if err == nil {
 			err = write(filepath.Join(dir, name), text)
@@ -353,6 +354,40 @@ func answers(client *http.Client, url string, major int) error {
 	}
 	return nil
 }
+
+// gzips makes sure that path is answered in gzip, and by how much of it.
+func (r *running) gzips(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+r.http+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Host = host
+	req.Header.Set("Accept-Encoding", "gzip") // and is not taken off again
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if coding := resp.Header.Get("Content-Encoding"); err == nil && (coding != "gzip" || n > int64(len(page))/2) {
+		err = fmt.Errorf("%s: coding %q, %d bytes of %d", path, coding, n, len(page))
+	}
+	return err
+}
+
+// page is 100 KiB of text as a page has it: words that come again, and numbers.
+var page = func() string {
+	words := strings.Fields(`the server answers a request with <div class="row"> content </div> <a href="/shop/item"> and <span> a price of </span> function return const value`)
+	numbers := mathrand.New(mathrand.NewPCG(1, 1))
+	var b strings.Builder
+	for b.Len() < 100<<10 {
+		fmt.Fprintf(&b, "%s ", words[numbers.IntN(len(words))])
+		if numbers.IntN(6) == 0 {
+			fmt.Fprintf(&b, "%d ", numbers.IntN(100_000))
+		}
+	}
+	return b.String()[:100<<10]
+}()
 
 // inEarnest makes sure that httpjet did what the others were spared: it counted
 // its requests and logged them.
