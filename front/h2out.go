@@ -282,10 +282,10 @@ func (c *h2conn) splitHead(s *h2stream, at int, flags uint8, most int) {
 }
 
 // appendFields appends what may be sent of fields and does not belong to an HTTP/1
-// connection (RFC 9113 §8.2.2).
-func appendFields(b []byte, f *exchange.Fields) []byte {
+// connection (RFC 9113 §8.2.2); Date is among it if dated.
+func appendFields(b []byte, f *exchange.Fields, dated bool) []byte {
 	for i := range f.Len() {
-		if fd := f.At(i); !ofH1(fd.Name) && h1.ValidToken(fd.Name) && h1.ValidValue(fd.Value) {
+		if fd := f.At(i); (!ofH1(fd.Name) || dated && exchange.EqualName(fd.Name, "Date")) && h1.ValidToken(fd.Name) && h1.ValidValue(fd.Value) {
 			b = h2.AppendField(b, fd.Name, fd.Value)
 		}
 	}

@@ -44,19 +44,24 @@ type ownFieldsOf struct {
 	second int64
 	server string
 	block  []byte
+	alone  []byte // of server only, for responses that are Dated
 }
 
 // ownFields returns the coded fields Date and Server, which change once a second, and
 // with a reload. They depend on no connection.
-func (s *Server) ownFields(now time.Time, server string) []byte {
+func (s *Server) ownFields(now time.Time, server string, dated bool) []byte {
 	o := s.ownH2.Load()
 	if o == nil || o.second != now.Unix() || o.server != server {
 		o = &ownFieldsOf{second: now.Unix(), server: server}
 		o.block = h2.AppendField(nil, "date", now.UTC().Format(http.TimeFormat))
 		if server != "" {
 			o.block = h2.AppendField(o.block, "server", server)
+			o.alone = h2.AppendField(nil, "server", server)
 		}
 		s.ownH2.Store(o)
+	}
+	if dated {
+		return o.alone
 	}
 	return o.block
 }

@@ -41,13 +41,13 @@ func (s *h2stream) Head(r *exchange.Response, noBody, last bool) error {
 	b := append(c.buffer(), make([]byte, h2.HeaderSize)...)
 	b = h2.AppendStatus(b, r.Status)
 	if last {
-		b = append(b, c.srv.ownFields(s.x.Recent(), s.lim.ServerHeader)...)
+		b = append(b, c.srv.ownFields(s.x.Recent(), s.lim.ServerHeader, r.Dated)...)
 		if r.Length > 0 || r.Length == 0 && r.Status != 304 { // as in h1conn.Head
 			b = h2.AppendLength(b, r.Length)
 			s.bounded, s.left = !noBody, r.Length
 		}
 	}
-	c.out = appendFields(b, &r.Fields)
+	c.out = appendFields(b, &r.Fields, last && r.Dated)
 	c.endHead(s, at, 0)
 	c.mu.Unlock()
 	s.wakeDuplex()

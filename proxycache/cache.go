@@ -18,6 +18,7 @@ import (
 
 const (
 	maxWait      = 10 * time.Second // for another request that asks for the same (R-CACHE-10)
+	maxBody      = time.Second      // from its head on: its client may be slow
 	maxRefreshes = 8                // at once, of one cache (R-CACHE-9)
 	refreshTime  = time.Minute      // of one
 	sweepEvery   = 30 * time.Second

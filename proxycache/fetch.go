@@ -2,6 +2,7 @@ package proxycache
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -38,9 +39,13 @@ func (h *Handler) fetch(x *exchange.Exchange, l *look, e *store.Entry, o fetchOp
 	if t.validating {
 		x.Req.Fields = t.saved // whose conditions they are again, for the log
 	}
+	if t.hurry != nil {
+		t.hurry.Stop()
+	}
 	switch {
-	case err == nil && t.answers != nil:
+	case t.answers != nil && (err == nil || errors.Is(err, errEnough)):
 		x.Trailers.Reset() // of what it stands for
+		err = nil
 	case err == nil:
 		t.commit()
 	case !x.Started() && t.rescues(exchange.StatusOf(err), time.Now()) && !errors.Is(err, exchange.ErrClientGone):
@@ -102,8 +107,17 @@ type tap struct {
 	answers *store.Entry // what goes out in the place of the reply; nil: the reply
 	part    freshness.Span
 	emitted bool
+	dropped int // bytes of what it stands for
 	next    exchange.Sink
+
+	hurry *time.Timer // lands the flight; nil: nobody waits for the body
 }
+
+// errEnough ends a reply that is not sent, behind more than maxDropped bytes. It says
+// nothing about the peer.
+var errEnough = fmt.Errorf("%w: a kept response is sent instead", exchange.ErrClientGone)
+
+const maxDropped = 64 << 10
 
 // Head decides what becomes of the reply (exchange.Filter).
 func (t *tap) Head(x *exchange.Exchange) bool {
@@ -176,6 +190,11 @@ func (t *tap) begin(x *exchange.Exchange, life freshness.Life, now time.Time) (r
 	if t.declared = r.Length; r.Status == 204 {
 		t.declared = 0
 	}
+	if t.o.flight != nil && t.declared != 0 {
+		// The body comes as fast as this client takes it. Those who wait do not depend
+		// on that for long: one of them asks next.
+		t.hurry = time.AfterFunc(maxBody, t.o.flight.Land)
+	}
 	return ""
 }
 
@@ -245,7 +264,7 @@ func (t *tap) refused(why freshness.Refusal, status int, now time.Time) {
 // that is not fresh any more (RFC 9111 §4.3.5).
 func (t *tap) compare(x *exchange.Exchange, now time.Time) {
 	r := &x.Resp
-	if t.entry == nil || r.Status >= 500 {
+	if t.entry == nil || r.Status >= 500 || r.Status == 304 { // 304: of what the client has
 		return
 	}
 	k := t.entry.Info.(*kept)
@@ -255,7 +274,9 @@ func (t *tap) compare(x *exchange.Exchange, now time.Time) {
 		t.h.Cache.store.Remove(t.entry)
 		return
 	}
-	t.update(x, now)
+	if validator(t.entry) { // else it may be another of the same length
+		t.update(x, now)
+	}
 }
 
 // update gives the kept response what a 304, or the answer to a HEAD, says of it, and
@@ -264,6 +285,10 @@ func (t *tap) compare(x *exchange.Exchange, now time.Time) {
 func (t *tap) update(x *exchange.Exchange, now time.Time) *store.Entry {
 	c, q := t.h.Cache, x.Req
 	q.Method = "GET"
+	if tag, ours := x.Resp.Fields.Get("ETag"), t.entry.Info.(*kept).head.ETag; tag != ours && tag != "" && ours != "" {
+		c.store.Remove(t.entry) // it is about another one (RFC 9111 §4.3.4)
+		return t.entry
+	}
 	merged := freshness.Merge(t.entry.Fields, &x.Resp.Fields)
 	life, why := t.h.Rules.Judge(&q, &exchange.Response{Status: t.entry.Status, Fields: *merged}, t.sent, now)
 	names, ok := vary(merged)
@@ -343,7 +368,11 @@ func (t *tap) Wrap(next exchange.Sink) exchange.Sink {
 // (exchange.Sink).
 func (t *tap) Write(p []byte) (int, error) {
 	if t.answers != nil {
-		return len(p), t.emit()
+		err := t.emit()
+		if t.dropped += len(p); err == nil && t.dropped > maxDropped {
+			err = errEnough
+		}
+		return len(p), err
 	}
 	if t.building {
 		if _, err := t.body.Write(p); err != nil {

@@ -339,11 +339,15 @@ func TestValidation(t *testing.T) {
 		f(`416 "" fwd=stale; fwd-status=304; stored`, `GET / If-None-Match: "a"`, "GET /", `Range: bytes=11-`)
 		f(`200 "" fwd=stale; fwd-status=304; stored`, `HEAD / If-None-Match: "a"`, "HEAD /")
 		expect(t, ask(h, "GET /", "Cache-Control: no-cache"), `200 "0123456789" fwd=request; fwd-status=304; stored`)
+		o.says(reply(304, "", "Cache-Control: max-age=1", `ETag: "other"`)) // about another one
+		f(`200 "0123456789" fwd=stale; fwd-status=304; stored`, `GET / If-None-Match: "a"`, "GET /")
+		o.says(reply(200, "0123456789", "Cache-Control: max-age=1", `ETag: "a"`))
+		f(`200 "0123456789" fwd=uri-miss; fwd-status=200; stored`, `GET /`, "GET /")
 		o.says(reply(304, "", "Cache-Control: no-store"))
 		f(`200 "0123456789" fwd=stale; fwd-status=304; stored`, `GET / If-None-Match: "a"`, "GET /")
 		o.says(reply(200, "new", fresh))
 		f(`200 "new" fwd=uri-miss; fwd-status=200; stored`, `GET /`, "GET /")
-		if n := h.Cache.counts.Revalidations.Load(); n != 8 {
+		if n := h.Cache.counts.Revalidations.Load(); n != 9 {
 			t.Error(n)
 		}
 	})
@@ -445,6 +449,16 @@ func TestG56StaleIfErrorIsOneBody(t *testing.T) {
 		}
 		const sie = "Cache-Control: max-age=1, stale-if-error=600"
 		f(`200 "stale body" fwd=stale; fwd-status=503; detail=stale-if-error`, reply(503, strings.Repeat("error", 999), "Retry-After: 1"), freshness.Rules{}, sie)
+		f(`200 "stale body" fwd=stale; fwd-status=503; detail=stale-if-error`, func(x *exchange.Exchange) error { // and never ends
+			if err := x.Start(503); err != nil {
+				return err
+			}
+			for {
+				if _, err := x.Write(make([]byte, 1000)); err != nil {
+					return err
+				}
+			}
+		}, freshness.Rules{}, sie)
 		f(`200 "stale body" fwd=stale; fwd-status=500; detail=stale-if-error`, reply(500, ""), freshness.Rules{}, sie)
 		f(`200 "stale body" fwd=stale; detail=stale-if-error`, down, freshness.Rules{}, sie)
 		f(`206 "st" fwd=stale; detail=stale-if-error`, down, freshness.Rules{}, sie, "Range: bytes=0-1")
@@ -648,6 +662,38 @@ func TestConcurrentMisses(t *testing.T) {
 		}
 		close(release)
 		leader.Wait()
+
+		// A client that is slow to take its body does not make others wait for it.
+		h, o = site(t, freshness.Rules{})
+		slow := make(chan bool)
+		o.next = func(x *exchange.Exchange) error {
+			first := o.count() == 1
+			x.Resp.Fields.Add("Cache-Control", "max-age=60")
+			x.Resp.Length = 4
+			x.Start(200)
+			x.Write([]byte("bo"))
+			if first {
+				<-slow
+			}
+			_, err := x.Write([]byte("dy"))
+			return err
+		}
+		leader.Go(func() { ask(h, "GET /") })
+		synctest.Wait()
+		began = time.Now()
+		for range 3 {
+			leader.Go(func() {
+				if a := ask(h, "GET /"); a.body.String() != "body" || time.Since(began) > maxBody {
+					t.Error(a, time.Since(began))
+				}
+			})
+		}
+		time.Sleep(2 * maxBody)
+		if o.count() != 2 {
+			t.Error(o.count())
+		}
+		close(slow)
+		leader.Wait()
 	})
 }
 
@@ -722,6 +768,19 @@ func TestStaleWhileRevalidate(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		expect(t, ask(h, "GET /"), `200 "new" hit; ttl=59`)
+
+		// What the client wants of it does not concern the others: the whole is asked for.
+		h, o = site(t, freshness.Rules{StaleWhileRevalidate: time.Minute})
+		o.says(reply(200, "old", "Cache-Control: max-age=1"))
+		ask(h, "GET /")
+		time.Sleep(3 * time.Second)
+		o.says(reply(200, "new", fresh))
+		expect(t, ask(h, "GET /", "Range: bytes=0-0", "Cache-Control: only-if-cached", `If-None-Match: "a"`), `206 "o" hit; ttl=-2`)
+		synctest.Wait()
+		if o.last != "GET /" {
+			t.Error(o.last)
+		}
+		expect(t, ask(h, "GET /"), `200 "new" hit; ttl=60`)
 
 		// By the operator's wish; and a refresh that hangs ends with the cache.
 		h, o = site(t, freshness.Rules{StaleWhileRevalidate: time.Minute})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/freshness"
 	"httpjet/store"
 )
 
@@ -71,8 +72,8 @@ func (r *refresher) Serve(x *exchange.Exchange) error {
 	return r.h.fetch(x, l, e, fetchOptions{flight: r.flight, quiet: true})
 }
 
-// withoutClient is an exchange with the request of x, and with nothing that is valid
-// during the service of x only.
+// withoutClient is an exchange with the request of x for the whole, without what its
+// client wants of caches, and with nothing that is valid during the service of x only.
 func withoutClient(x *exchange.Exchange) *exchange.Exchange {
 	q := x.Req
 	for _, s := range [...]*string{&q.ID, &q.Proto, &q.Host, &q.Scheme, &q.Target, &q.Path, &q.Query, &q.Rewritten, &q.UpstreamHost, &q.Media, &q.Listener, &q.User} {
@@ -81,7 +82,9 @@ func withoutClient(x *exchange.Exchange) *exchange.Exchange {
 	q.Method, q.Length = "GET", 0
 	q.Fields = exchange.Fields{}
 	for name, value := range x.Req.Fields.All() {
-		q.Fields.Add(strings.Clone(name), strings.Clone(value))
+		if !freshness.Conditions(name) && !exchange.EqualName(name, "Cache-Control") && !exchange.EqualName(name, "Pragma") {
+			q.Fields.Add(strings.Clone(name), strings.Clone(value))
+		}
 	}
 	return &exchange.Exchange{Req: q, Route: x.Route}
 }
