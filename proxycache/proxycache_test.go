@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -815,6 +817,9 @@ func TestStaleWhileRevalidate(t *testing.T) {
 // A hit takes no memory beside the exchange: the look-up, and the texts of its head
 // within one second (R-CACHE-17, R-PERF-1).
 func TestHitTakesNoMemory(t *testing.T) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector makes pools forget")
+	}
 	h, o := site(t, freshness.Rules{})
 	o.says(reply(200, strings.Repeat("x", 900), "Cache-Control: max-age=600", `ETag: "a"`, "Vary: Accept-Encoding"))
 	w := &dropping{wire{ctx: context.Background()}}
@@ -829,7 +834,7 @@ func TestHitTakesNoMemory(t *testing.T) {
 		}
 	}
 	serve()
-	if n := testing.AllocsPerRun(200, serve); n > 0 && o.count() == 1 {
+	if n := testing.AllocsPerRun(200, serve); n > 0 {
 		t.Error(n, "allocations")
 	}
 	if o.count() != 1 {
