@@ -70,23 +70,8 @@ type stdout struct {
 	err     error
 }
 
-// Read returns STDOUT bytes as they come. It gathers what is at hand from many
-// small records, and waits only for the first byte.
+// Read returns bytes of one STDOUT record as they come.
 func (s *stdout) Read(p []byte) (int, error) {
-	n, err := s.read(p)
-	for err == nil && n < len(p) && s.buffered() > 0 {
-		var m int
-		m, err = s.read(p[n:])
-		n += m
-	}
-	if n > 0 {
-		return n, nil // s.err comes again
-	}
-	return n, err
-}
-
-// read reads from one record.
-func (s *stdout) read(p []byte) (int, error) {
 	for s.err == nil && s.left == 0 {
 		s.err = s.next()
 	}

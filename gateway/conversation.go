@@ -262,7 +262,7 @@ func (cv *conversation) readBody(p []byte) (int, error) {
 		}
 		return 0, err
 	}
-	n, err := cv.cn.stream.Read(p)
+	n, err := gather(cv.cn.stream, p)
 	if cv.left < 0 {
 		return n, err
 	}
@@ -273,6 +273,20 @@ func (cv *conversation) readBody(p []byte) (int, error) {
 	cv.left -= int64(n)
 	if err == io.EOF && cv.left > 0 {
 		err = fmt.Errorf("body %d bytes short of its Content-Length", cv.left)
+	}
+	return n, err
+}
+
+// gather reads the parts of a body that are at hand, and waits only for the first one.
+func gather(s Stream, p []byte) (int, error) {
+	n, err := s.Read(p)
+	for err == nil && n < len(p) && s.Buffered() > 0 {
+		var m int
+		m, err = s.Read(p[n:])
+		n += m
+	}
+	if n > 0 {
+		return n, nil // the error comes again
 	}
 	return n, err
 }

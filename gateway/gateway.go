@@ -79,8 +79,9 @@ type Stream interface {
 	// A *RefusedError is an orderly refusal, any other error a broken reply or
 	// that of the connection.
 	Head() (Head, error)
-	// Read returns bytes of the body; io.EOF means the proven end of the reply
-	// and nothing less.
+	// Read returns bytes of the body, no more than of one record or packet; io.EOF
+	// means the proven end of the reply and nothing less. An error is final: it
+	// comes again.
 	Read(p []byte) (int, error)
 	// Buffered returns how much Read gives without touching the socket. The end
 	// of the reply counts as one byte, for it too comes without waiting.

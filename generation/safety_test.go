@@ -56,6 +56,13 @@ func (p safetyParts) build(t *testing.T) (ask func(path string) (int, string), f
 // site is build for requests of any method with fields, "Name: value" each.
 func (p safetyParts) site(t *testing.T) (ask func(method, path string, fields ...string) (*exchange.Exchange, string), fs *xmlconf.Findings) {
 	t.Helper()
+	g, fs := p.generation(t)
+	return asker(t, g), fs
+}
+
+// generation writes the tree and builds it.
+func (p safetyParts) generation(t *testing.T) (*Generation, *xmlconf.Findings) {
+	t.Helper()
 	root := t.TempDir()
 	write := func(name, text string) {
 		name = filepath.Join(root, name)
@@ -83,13 +90,18 @@ func (p safetyParts) site(t *testing.T) (ask func(method, path string, fields ..
 	for name, text := range p.files {
 		write("html/"+name, text)
 	}
-	fs = &xmlconf.Findings{}
+	fs := &xmlconf.Findings{}
 	cfg := xmlconf.LoadServer(root, fs)
 	if cfg == nil {
 		t.Fatal(fs.All())
 	}
 	g := Build(cfg, &Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}, Encoders: p.encoders}, Options{}, fs)
 	t.Cleanup(g.Retire)
+	return g, fs
+}
+
+// asker asks g for the one host of safetyParts.
+func asker(t *testing.T, g *Generation) func(method, path string, fields ...string) (*exchange.Exchange, string) {
 	return func(method, path string, fields ...string) (*exchange.Exchange, string) {
 		w := &safetyFront{}
 		x := &exchange.Exchange{}
@@ -113,7 +125,7 @@ func (p safetyParts) site(t *testing.T) (ask func(method, path string, fields ..
 			t.Fatal(err)
 		}
 		return x, w.body.String()
-	}, fs
+	}
 }
 
 // R-RW-4, R-SAFE-1: the .htaccess files from the document root down act on the

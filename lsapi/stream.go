@@ -163,23 +163,7 @@ func parseHead(h *gateway.Head, p header, b []byte) error {
 	return nil
 }
 
-// Read returns bytes of the body as they come. It gathers what is at hand from
-// several packets, and waits only for the first byte.
 func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.read(p)
-	for err == nil && n < len(p) && s.Buffered() > 0 {
-		var m int
-		m, err = s.read(p[n:])
-		n += m
-	}
-	if n > 0 {
-		return n, nil // s.err comes again
-	}
-	return n, err
-}
-
-// read reads from one packet.
-func (s *stream) read(p []byte) (int, error) {
 	for s.err == nil && s.left == 0 {
 		var h header
 		switch h, s.err = s.next(); {
