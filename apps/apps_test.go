@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"httpjet/exchange"
 )
@@ -39,6 +40,54 @@ func TestProvesLSAPI(t *testing.T) {
 	r := newRig(t, "serve")
 	r.opt.Protocol = LSAPI
 	await(t, r.start(), "not ready", in(Ready))
+}
+
+// R-LSAPI-4: an LSAPI program is ready when it has answered a request; that it reads one
+// is not enough.
+func TestLSAPINeedsAnAnswer(t *testing.T) {
+	for _, mode := range []string{"silent", "garbage"} {
+		r := newRig(t, mode)
+		r.opt.Protocol, r.opt.Start = LSAPI, 300*time.Millisecond
+		a := r.start()
+		await(t, a, "ready", in(Failed))
+		if f := a.Info().Fault; !strings.Contains(f, "answered no request within") {
+			t.Errorf("%s: %s", mode, f)
+		}
+	}
+}
+
+// R-LSAPI-4: the children of an LSAPI program that is to end may end what they do.
+func TestLSAPIEndsGracefully(t *testing.T) {
+	r := newRig(t, "worker")
+	r.opt.Protocol = LSAPI
+	a := r.start()
+	leader := await(t, a, "not ready", in(Ready)).PIDs[0]
+	child, err := strconv.Atoi(content(t, r.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Retire()
+	await(t, a, "not ending", in(Ending))
+	// The leader leaves and waits to be reaped; its child is left alone until it is done.
+	for exists(leader) {
+		poll(-1, 5e6)
+	}
+	if !exists(child) {
+		t.Error("the child was not let")
+	}
+	syscall.Kill(child, syscall.SIGHUP)
+	gone(t, child)
+	await(t, a, "not ended", in(Ended))
+	if said := content(t, r.file+".done"); said != "hangup" {
+		t.Errorf("it ended by %s", said)
+	}
+}
+
+// exists reports whether a process runs, and has not just ended.
+func exists(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, state, _ := strings.Cut(string(b), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z")
 }
 
 func TestInstancesShareTheSocket(t *testing.T) {

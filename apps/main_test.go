@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"httpjet/lsapi/lsapitest"
 )
 
 // TestMain is the launcher and, by its variable, each application of the tests too.
@@ -64,6 +66,19 @@ func application(mode, file string) {
 			os.WriteFile(file+".part", fmt.Append(nil, cmd.Process.Pid), 0o600)
 			os.Rename(file+".part", file)
 		}
+	case "finish": // what is left to do, in a session of its own, and how it was let
+		done := make(chan os.Signal, 1)
+		signal.Notify(done, syscall.SIGHUP, syscall.SIGTERM)
+		os.WriteFile(file+".part", fmt.Append(nil, os.Getpid()), 0o600)
+		os.Rename(file+".part", file)
+		os.WriteFile(file+".part", fmt.Append(nil, <-done), 0o600)
+		os.Rename(file+".part", file+".done")
+		os.Exit(0)
+	case "worker": // its leader leaves at SIGUSR1, as that of lsphp does
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env, cmd.Stdin, cmd.Stdout = []string{"APPS_TEST=finish", "APPS_TEST_FILE=" + file}, os.Stdin, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		cmd.Start()
 	case "family": // a process in its group that outlives it, if it is let
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = []string{"APPS_TEST=mute"}
@@ -79,6 +94,12 @@ func application(mode, file string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	go func() { // Go programs do not end by it of themselves
+		leave := make(chan os.Signal, 1)
+		signal.Notify(leave, syscall.SIGUSR1)
+		<-leave
+		os.Exit(0)
+	}()
 	for {
 		nc, err := ln.Accept()
 		if err != nil {
@@ -89,6 +110,10 @@ func application(mode, file string) {
 			br := bufio.NewReader(nc)
 			for {
 				b, err := br.ReadByte()
+				if b == 'L' { // an LSAPI request, which is ours to have right
+					answerLSAPI(nc, br, mode, file)
+					return
+				}
 				if err != nil || b != 'p' && b != 'h' {
 					return
 				}
@@ -98,6 +123,22 @@ func application(mode, file string) {
 				}
 			}
 		}()
+	}
+}
+
+// answerLSAPI says that a request was read, as lsphp does, or what else mode makes of it.
+func answerLSAPI(nc net.Conn, br *bufio.Reader, mode, file string) {
+	br.UnreadByte()
+	q, err := lsapitest.Read(br)
+	switch {
+	case err != nil || q.Method != "GET" || strings.Join(q.Special, ";") != "\x01\x01engine=0":
+		fmt.Fprintf(os.Stderr, "question %+v, %v\n", q, err)
+	case mode == "silent": // it reads, and that is all
+		io.Copy(io.Discard, br)
+	case mode == "garbage":
+		io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	default:
+		nc.Write(lsapitest.Reply(403, ""))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +28,10 @@ type process struct {
 	how   string // it ended; set before wait reports it
 	link  string // what a descriptor of out reads as in /proc
 	last  string // line that it wrote; owned by read until it is over
+
+	graceful atomic.Bool   // its children may end what they do, until cut
+	cut      chan struct{} // closed by kill
+	once     sync.Once
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
@@ -76,7 +82,7 @@ func (a *App) launch() (*process, error) {
 		r.Close()
 		return nil, fmt.Errorf("%s: %w", a.opt.program(), err)
 	}
-	return &process{cmd: cmd, out: r, link: link, began: time.Now(), log: a.sup.Log.With("app", a.opt.Name, "pid", cmd.Process.Pid)}, nil
+	return &process{cmd: cmd, out: r, link: link, began: time.Now(), cut: make(chan struct{}), log: a.sup.Log.With("app", a.opt.Name, "pid", cmd.Process.Pid)}, nil
 }
 
 // wait reaps the process, kills what is left of its group, and reports.
@@ -86,8 +92,14 @@ func (p *process) wait(exits chan<- *process) {
 	// The group is killed while the leader still holds its number.
 	for unix.Waitid(unix.P_PID, p.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
+	if p.graceful.Load() { // the pipe ends with the last of its children
+		select {
+		case <-read:
+		case <-p.cut:
+		}
+	}
 	p.kill()
-	p.sweep()
+	p.sweep(unix.SIGKILL)
 	p.cmd.Wait()
 	p.out.SetReadDeadline(time.Now().Add(time.Second)) // a process that left the group may hold it
 	<-read
@@ -146,10 +158,10 @@ func (p *process) read(done chan<- struct{}) {
 	}
 }
 
-// sweep kills every process but this one that writes where p did. The children of
+// sweep signals every process but this one that writes where p did. The children of
 // lsphp lead sessions of their own, so the end of p's group spares them; but its
 // pipe is p's alone, and only what comes from p has it.
-func (p *process) sweep() {
+func (p *process) sweep(signal unix.Signal) {
 	found, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range found {
 		pid, err := strconv.Atoi(filepath.Base(dir))
@@ -161,7 +173,7 @@ func (p *process) sweep() {
 			continue
 		}
 		if p.writes(dir) { // still: the number may have passed on before it was opened
-			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			unix.PidfdSendSignal(fd, signal, nil, 0)
 		}
 		unix.Close(fd)
 	}
@@ -177,8 +189,23 @@ func (p *process) writes(dir string) bool {
 	return false
 }
 
-// terminate asks the group to end.
-func (p *process) terminate() { syscall.Kill(-p.pid(), syscall.SIGTERM) }
+// retire asks an LSAPI program to end without taking anything new: its parent leaves at
+// once, its children when they are done with what they have.
+func (p *process) retire() {
+	p.graceful.Store(true)
+	p.cmd.Process.Signal(syscall.SIGUSR1)
+}
 
-// kill ends the group.
-func (p *process) kill() { syscall.Kill(-p.pid(), syscall.SIGKILL) }
+// terminate asks the group to end, and what comes from it in sessions of its own.
+func (p *process) terminate() {
+	syscall.Kill(-p.pid(), syscall.SIGTERM)
+	if p.graceful.Load() {
+		p.sweep(unix.SIGTERM)
+	}
+}
+
+// kill ends the group; wait then ends the rest.
+func (p *process) kill() {
+	p.once.Do(func() { close(p.cut) })
+	syscall.Kill(-p.pid(), syscall.SIGKILL)
+}

@@ -78,7 +78,11 @@ func (r *round) open(ctx context.Context) error {
 		case err := <-proved:
 			proved <- nil // for the deferred wait
 			if err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%s took no connection within %s", a.opt.program(), a.opt.Start)
+				what := "took no connection"
+				if a.opt.Protocol == LSAPI {
+					what = "answered no request"
+				}
+				return fmt.Errorf("%s %s within %s", a.opt.program(), what, a.opt.Start)
 			}
 			if err != nil {
 				return errEnd
@@ -247,21 +251,38 @@ func (r *round) drain() {
 	}
 }
 
-// stop ends all processes of the round, with everything in their groups.
+// stop ends all processes of the round, with everything in their groups: those of an
+// LSAPI program may end what they do first (R-LSAPI-4), then they are asked to, then
+// killed.
 func (r *round) stop() {
+	if r.app.opt.Protocol == LSAPI && !r.ready.IsZero() {
+		for _, p := range r.procs {
+			p.retire()
+		}
+		r.ended(drainTime)
+	}
 	for _, p := range r.procs {
 		p.terminate()
 	}
-	t := time.NewTimer(termTime)
+	r.ended(termTime)
+	for len(r.procs) > 0 {
+		for _, p := range r.procs {
+			p.kill()
+		}
+		r.ended(termTime)
+	}
+}
+
+// ended waits until no process is left, at most for d.
+func (r *round) ended(d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	for len(r.procs) > 0 {
 		select {
 		case p := <-r.exits:
 			r.lost(p)
 		case <-t.C:
-			for _, p := range r.procs {
-				p.kill()
-			}
+			return
 		}
 	}
 }

@@ -56,6 +56,7 @@ type Kept struct {
 	Apps     keep.Map[extproc.Target, *gateway.Client]
 	Places   gateway.Places // of Apps
 	FastCGI  gateway.Counts // of those that speak it
+	LSAPI    gateway.Counts // likewise, of LSAPI
 	Started  keep.Map[apps.Options, *apps.App]
 	Groups   keep.Map[groupKey, *groups.State]
 	Verdicts keep.Map[peerKey, *groups.Verdict]

@@ -195,8 +195,17 @@ func (g *Generation) Rates() []metrics.Rate {
 }
 
 // FastCGI returns what metrics tell of all FastCGI applications; n is what was counted.
-func (g *Generation) FastCGI(n *gateway.Counts) metrics.FastCGI {
-	out := metrics.FastCGI{Requests: map[string]uint64{}, Poisoned: map[string]uint64{}, StderrBytes: n.Stderr.Load()}
+func (g *Generation) FastCGI(n *gateway.Counts) metrics.Gateway {
+	return g.gateway(xmlconf.KindFastCGI, n)
+}
+
+// LSAPI is FastCGI for applications behind LSAPI.
+func (g *Generation) LSAPI(n *gateway.Counts) metrics.Gateway {
+	return g.gateway(xmlconf.KindLSAPI, n)
+}
+
+func (g *Generation) gateway(kind xmlconf.ProcessorKind, n *gateway.Counts) metrics.Gateway {
+	out := metrics.Gateway{Requests: map[string]uint64{}, Poisoned: map[string]uint64{}, StderrBytes: n.Stderr.Load()}
 	for i := range n.Requests {
 		out.Requests[gateway.Outcomes[i]] = n.Requests[i].Load()
 	}
@@ -205,7 +214,7 @@ func (g *Generation) FastCGI(n *gateway.Counts) metrics.FastCGI {
 	}
 	seen := map[extproc.Client]bool{} // several groups may share one
 	for _, u := range g.upstreams {
-		if u.runs != xmlconf.KindFastCGI {
+		if u.runs != kind {
 			continue
 		}
 		for _, p := range u.peers {

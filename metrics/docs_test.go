@@ -30,9 +30,10 @@ their own, the others share ` + "`__other__`" + `.
 // full has a sample of everything.
 func full() *Metrics {
 	m := New()
-	m.Watch(Gauges{FastCGI: func() FastCGI {
-		return FastCGI{Requests: map[string]uint64{"success": 1}, Poisoned: map[string]uint64{"protocol": 1}}
-	}, HTTP2: func() HTTP2 { return HTTP2{Ended: map[string]uint64{"protocol_error": 1}} },
+	calls := func() Gateway {
+		return Gateway{Requests: map[string]uint64{"success": 1}, Poisoned: map[string]uint64{"protocol": 1}}
+	}
+	m.Watch(Gauges{FastCGI: calls, LSAPI: calls, Started: func() Started { return Started{States: map[string]int{"ready": 1}} }, HTTP2: func() HTTP2 { return HTTP2{Ended: map[string]uint64{"protocol_error": 1}} },
 		Rates: func() []Rate { return []Rate{{Scope: "global"}} }, Probed: func() []Probed { return []Probed{{Scope: "server", Group: "app"}} }})
 	m.WatchGroups(func() []Group {
 		return []Group{{Scope: "server", Name: "app", Peers: []Peer{{Failures: map[string]uint64{"dial": 1}, Attempts: map[string]uint64{"success": 1}}}}}

@@ -27,7 +27,9 @@ type Gauges struct {
 	Probed  func() []Probed // peers with a health check
 	Lookups func() Lookups  // of names of upstreams; only grow
 	HTTP2   func() HTTP2    // of clients' connections; only grow
-	FastCGI func() FastCGI
+	FastCGI func() Gateway
+	LSAPI   func() Gateway
+	Started func() Started // applications that the server starts
 	Clients func() Clients // limits of client addresses
 	Rates   func() []Rate  // limits of the requests of each client
 
@@ -75,7 +77,8 @@ func New() *Metrics {
 	m.gauge("active_requests", "Requests being served.", func(g *Gauges) func() int { return g.ActiveRequests })
 	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
-	m.registry.MustRegister(&lookupCollector{m}, &fastcgiCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &proxyCacheCollector{m})
+	fastcgi, lsapi := m.gateways()
+	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &proxyCacheCollector{m})
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},

@@ -34,12 +34,19 @@ func (s *Server) observe() {
 			n := s.kept.Dialer.Resolver.Stats()
 			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}
 		},
-		FastCGI: func() metrics.FastCGI {
+		FastCGI: func() metrics.Gateway {
 			if site := s.current.Load(); site != nil {
 				return site.FastCGI(&s.kept.FastCGI)
 			}
-			return metrics.FastCGI{}
+			return metrics.Gateway{}
 		},
+		LSAPI: func() metrics.Gateway {
+			if site := s.current.Load(); site != nil {
+				return site.LSAPI(&s.kept.LSAPI)
+			}
+			return metrics.Gateway{}
+		},
+		Started: s.startedCounts,
 		ProxyCache: s.kept.ProxyCacheCounts,
 		Compression: func() metrics.Compression {
 			n := s.kept.Encoders.Counts()
@@ -70,6 +77,16 @@ func (s *Server) observe() {
 		}
 		return nil
 	})
+}
+
+// startedCounts are those of applications that the server starts.
+func (s *Server) startedCounts() metrics.Started {
+	out := metrics.Started{States: map[string]int{}}
+	for _, a := range s.apps.List() {
+		out.States[a.State.String()]++
+		out.Restarts += a.Restarts
+	}
+	return out
 }
 
 // http2Counts are those of the front end.
