@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"httpjet/exchange"
@@ -52,6 +53,9 @@ func New(o Options) *App {
 	}
 	return a
 }
+
+// Options are those it was made of, with their defaults.
+func (a *App) Options() Options { return a.opt }
 
 // Retire ends the application once its successor is ready and its requests are
 // over. It does not wait.
@@ -105,6 +109,10 @@ func (a *App) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// backlogWait is the pause between two attempts at a socket whose backlog is full: Linux
+// does not wait for room in it, as it does for TCP.
+const backlogWait = 10 * time.Millisecond
+
 // serving finds the application that serves in the place of those that were
 // started for its socket later.
 func serving(a *App) *App {
@@ -123,6 +131,10 @@ func serving(a *App) *App {
 func (a *App) connect(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", a.opt.Socket)
+	for errors.Is(err, syscall.EAGAIN) && ctx.Err() == nil { // its backlog is full
+		sleep(ctx, backlogWait)
+		nc, err = d.DialContext(ctx, "unix", a.opt.Socket)
+	}
 	if err != nil {
 		a.closed()
 		return nil, err

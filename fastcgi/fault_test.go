@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"httpjet/budget"
@@ -146,6 +149,62 @@ func TestFault13WrongReplyIs502LateReplyIs504(t *testing.T) {
 	if d, ok := errors.AsType[*extproc.DialError](err); !ok || d.Timeout || describe(err) != "503 fcgi_unavailable" {
 		t.Error(err)
 	}
+}
+
+// Fault 2: a request that may have been carried out is not sent again, and any other
+// once at most, however often the application ends without an answer.
+func TestFault2NoReplayWithoutEnd(t *testing.T) {
+	f := func(name string, call *extproc.Call, wantConns int32) {
+		t.Helper()
+		var conns, heard atomic.Int32
+		c := newClient(t, rawApp(t, func(n int, p *peer) {
+			conns.Add(1)
+			for i := 0; ; i++ {
+				if _, err := p.hear(); err != nil {
+					return
+				}
+				heard.Add(1)
+				if n > 0 || i > 0 {
+					return // it has read the request, and ends
+				}
+				p.say(t, okReply)
+			}
+		}), Options{})
+		if _, body, err := fetch(c, get()); body != "ok" || err != nil {
+			t.Fatal(body, err)
+		}
+		if _, _, err := fetch(c, call); describe(err) != "502 fcgi_protocol" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := conns.Load(); n != wantConns || heard.Load() != 1+wantConns {
+			t.Errorf("%s: %d connections, %d requests heard", name, n, heard.Load())
+		}
+	}
+	f("GET", get(), 2)
+	f("POST", post(3, strings.NewReader("abc")), 1)
+	f("POST of unknown length", post(-1, strings.NewReader("abc")), 1)
+	f("POST without a body", post(0, nil), 1)
+}
+
+// Fault 18: the times that are configured count: for a permit, and for the head.
+func TestFault18TimeoutsAreEffective(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := extproc.Target{Network: "unix", Address: "app", MaxConns: 1, InitTimeout: 3 * time.Second, HeadTimeout: 7 * time.Second}
+		c := New(target, Options{Dial: func(context.Context, string, string) (net.Conn, error) {
+			a, b := net.Pipe()
+			go io.Copy(io.Discard, b) // never answers
+			return a, nil
+		}})
+		began := time.Now()
+		first := fetchLater(t.Context(), c, get())
+		synctest.Wait()
+		if _, _, err := fetch(c, get()); describe(err) != "503 fcgi_unavailable" || time.Since(began) != target.InitTimeout {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if r := <-first; describe(r.err) != "504 upstream_timeout" || time.Since(began) < target.HeadTimeout || time.Since(began) > target.HeadTimeout+time.Second {
+			t.Errorf("%v after %v", r.err, time.Since(began))
+		}
+	})
 }
 
 // A redirect to a local path is a redirect of the client, at once (R-FCGI-10).

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"httpjet/apps"
+	"httpjet/extproc"
 	"httpjet/xmlconf"
 )
 
@@ -92,4 +93,61 @@ func TestProgramOfPHPConfig(t *testing.T) {
 	if list["php"] != fmt.Sprint("server runs as ", apps.Identity{}) || env["php"] != "PATH=/bin:/usr/bin LSAPI_MAX_PROCESS_TIME=12 PHP_LSAPI_CHILDREN=100" {
 		t.Errorf("%v %v", list, env)
 	}
+}
+
+// G50: a program whose settings change is another one, with connections of its own; the
+// report of a reload says why. One that is the same goes on.
+func TestG50ChangedProgramIsRestarted(t *testing.T) {
+	r := newLeaseTree(t)
+	tree := func(env, path string) *Generation {
+		t.Helper()
+		r.write("conf/two.xml", `<virtualHostConfig><docRoot>html</docRoot>
+			<extProcessor><type>lsapi</type><name>ls</name><address>uds://run/ls.sock</address><autoStart>1</autoStart><path>`+path+`</path><env>`+env+`</env></extProcessor>
+			<scriptHandler><suffix>php</suffix><type>lsapi</type><handler>ls</handler></scriptHandler></virtualHostConfig>`)
+		g, fs := r.build()
+		if fs.Failed() || len(g.started) != 1 {
+			t.Fatal(fs.All())
+		}
+		t.Cleanup(g.Retire)
+		return g
+	}
+	told := func(a, b *Generation) (list []string) {
+		for _, e := range a.Effects(b) {
+			if e.What == "application" {
+				list = append(list, fmt.Sprint(e.Name, " ", e.Does, ": ", e.Text))
+			}
+		}
+		return list
+	}
+	first, same := tree("A=1", "/bin/true"), tree("A=1", "/bin/true")
+	if list := told(first, same); list != nil || first.started[0] != same.started[0] {
+		t.Errorf("unchanged: %v", list)
+	}
+	env := tree("A=2", "/bin/true")
+	if list := told(same, env); strings.Join(list, ";") != "ls fresh: restarted: env changed" || env.started[0] == same.started[0] {
+		t.Errorf("env: %v", list)
+	}
+	if a, b := same.client("ls"), env.client("ls"); a == b {
+		t.Error("connections of the old program serve the new one")
+	}
+	both := tree("A=3", "/bin/false")
+	if list := told(env, both); strings.Join(list, ";") != "ls fresh: restarted: path, env changed" {
+		t.Errorf("path and env: %v", list)
+	}
+	r.write("conf/two.xml", leaseTwo)
+	none, _ := r.build()
+	defer none.Retire()
+	if list := append(told(both, none), told(none, both)...); strings.Join(list, ";") != "ls gone: ends behind its requests;ls new: is started" {
+		t.Errorf("%v", list)
+	}
+}
+
+// client is the client of the one peer of a group.
+func (g *Generation) client(name string) extproc.Client {
+	for _, u := range g.upstreams {
+		if u.name == name {
+			return u.peers[0].client
+		}
+	}
+	return nil
 }

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	"httpjet/apps"
 )
 
 // Effect is what publishing one generation after another does to something that
 // runs.
 type Effect struct {
-	What string `json:"what"` // group, peer, listener, certificate, tunnels
+	What string `json:"what"` // group, peer, application, listener, certificate, tunnels
 	Name string `json:"name"`
 	Does string `json:"does"` // kept, fresh, new, gone, opened, closed, reread
 	Text string `json:"text"` // in words
@@ -20,6 +23,7 @@ type Effect struct {
 func (g *Generation) Effects(next *Generation) []Effect {
 	e := effects{old: g, next: next}
 	e.groups()
+	e.applications()
 	e.listeners()
 	e.files()
 	e.tunnels()
@@ -130,6 +134,46 @@ func (e *effects) tunnels() {
 			e.add("tunnels", s.Name(), "closed", "%d open, %v after the change", n, delay)
 		}
 	}
+}
+
+// applications tells of programs that the server starts: one is another one with any
+// other option.
+func (e *effects) applications() {
+	same := func(a, b *apps.App) bool {
+		x, y := a.Options(), b.Options()
+		return x.Scope == y.Scope && x.Name == y.Name && x.Protocol == y.Protocol
+	}
+	for _, a := range e.old.started {
+		if !slices.ContainsFunc(e.next.started, func(b *apps.App) bool { return same(a, b) }) {
+			e.add("application", a.Options().Name, "gone", "ends behind its requests")
+		}
+	}
+	for _, b := range e.next.started {
+		i := slices.IndexFunc(e.old.started, func(a *apps.App) bool { return same(a, b) })
+		switch {
+		case i < 0:
+			e.add("application", b.Options().Name, "new", "is started")
+		case e.old.started[i] != b:
+			e.add("application", b.Options().Name, "fresh", "restarted: %s changed", strings.Join(changedOptions(e.old.started[i].Options(), b.Options()), ", "))
+		}
+	}
+}
+
+// changedOptions are the elements that tell two applications apart.
+func changedOptions(a, b apps.Options) (list []string) {
+	for _, o := range []struct {
+		element string
+		changed bool
+	}{
+		{"address", a.Socket != b.Socket}, {"path", a.Command != b.Command}, {"env", a.Env != b.Env},
+		{"instances", a.Instances != b.Instances}, {"backlog", a.Backlog != b.Backlog}, {"runOnStartUp", a.OnDemand != b.OnDemand},
+		{"extMaxIdleTime", a.Idle != b.Idle}, {"initTimeout", a.Start != b.Start}, {"limits", a.Limits != b.Limits}, {"user", a.Identity != b.Identity},
+	} {
+		if o.changed {
+			list = append(list, o.element)
+		}
+	}
+	return list
 }
 
 // files compares the inputs that are no configuration: certificates and keys.

@@ -1,6 +1,7 @@
 package lsapi
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -312,6 +313,49 @@ func TestMaxTime(t *testing.T) {
 	f(nil, "504 upstream_timeout", "")
 	f(packet(typeReceived, ""), "504 upstream_timeout", "")
 	f(join(headPacket(200), packet(typeBody, "half")), "504 upstream_timeout", "half")
+}
+
+// G65: more connections than the application has children: all calls are answered, and
+// no call waits for the idle time of another's connection.
+func TestG65MoreConnectionsThanChildren(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{}, 10)
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			a, b := net.Pipe()
+			go func() {
+				defer b.Close()
+				p := &peer{b, bufio.NewReader(b)}
+				begun := make(chan struct{}) // or given up, in the backlog
+				go func() { p.br.Peek(1); close(begun) }()
+				free <- struct{}{} // a child has the connection until it ends
+				defer func() { <-free }()
+				<-begun
+				for {
+					if _, _, err := p.hear(); err != nil {
+						return
+					}
+					time.Sleep(100 * time.Millisecond) // a slow script, in the time of the bubble
+					p.Write(okReply())
+				}
+			}()
+			return a, nil
+		}
+		c := New(extproc.Target{Network: "unix", Address: "app", MaxConns: 35, InitTimeout: time.Minute, KeepAlive: time.Hour, HeadTimeout: time.Minute}, gateway.Options{Dial: dial})
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				if body, err := fetch(c, request("GET", 0, nil)); body != "ok" || err != nil {
+					t.Errorf("%q %v", body, err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("took %v, alone they need 2 s", took)
+		}
+		c.Retire()
+	})
 }
 
 // Whatever breaks, the next request is clean (R-LSAPI-2).
