@@ -46,7 +46,7 @@ func (s *Server) observe() {
 			}
 			return metrics.Gateway{}
 		},
-		Started: s.startedCounts,
+		Started:    s.startedCounts,
 		ProxyCache: s.kept.ProxyCacheCounts,
 		Compression: func() metrics.Compression {
 			n := s.kept.Encoders.Counts()
