@@ -127,11 +127,25 @@ var scenarios = []scenario{
 		group: "h2", name: "h2-static", unit: perRequest, take: (*bench).h2load,
 		says:    "HTTP/2 over TLS 1.3, a file of 1 KiB, 16 connections of 16 streams",
 		entries: at("/1k.txt", nginx, caddy, httpjet),
+		limits:  []limit{{"nginx", 0.35}},
 	},
 	{
 		group: "h2", name: "h2-proxy", unit: perRequest, take: (*bench).h2load,
 		says:    "HTTP/2 over TLS 1.3, proxied, 1 KiB, 16 connections of 16 streams",
 		entries: at("/app/1k", nginx, haproxy, caddy, httpjet),
+		limits:  []limit{{"nginx", 0.60}, {"haproxy", 0.80}},
+	},
+	{
+		group: "h2-single", name: "h2-single-static", unit: perRequest, take: (*bench).h2single,
+		says:    "HTTP/2 over TLS 1.3, a file of 1 KiB, 64 connections of one stream",
+		entries: at("/1k.txt", nginx, httpjet),
+		limits:  []limit{{"nginx", 0.85}},
+	},
+	{
+		group: "h2-single", name: "h2-single-proxy", unit: perRequest, take: (*bench).h2single,
+		says:    "HTTP/2 over TLS 1.3, proxied, 1 KiB, 64 connections of one stream",
+		entries: at("/app/1k", nginx, haproxy, httpjet),
+		limits:  []limit{{"nginx", 0.85}},
 	},
 }
 
@@ -260,8 +274,17 @@ func (b *bench) gzipped(ctx context.Context, c cores, e entry, r *running) (samp
 }
 
 func (b *bench) h2load(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.h2loadOf(ctx, c, e, r, 16, 16)
+}
+
+func (b *bench) h2single(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.h2loadOf(ctx, c, e, r, 64, 1)
+}
+
+// h2loadOf loads r by so many connections of so many streams.
+func (b *bench) h2loadOf(ctx context.Context, c cores, e entry, r *running, connections, streams int) (sample, error) {
 	return b.perUnit(r, 1e6, func() (result, error) {
-		out, err := b.load(ctx, c, "h2load", "-t", strconv.Itoa(c.threads), "-c", "16", "-m", "16", "-D", strconv.Itoa(b.seconds),
+		out, err := b.load(ctx, c, "h2load", "-t", strconv.Itoa(c.threads), "-c", strconv.Itoa(connections), "-m", strconv.Itoa(streams), "-D", strconv.Itoa(b.seconds),
 			"--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--connect-to="+r.https, "https://"+host+e.path)
 		if err != nil {
 			return result{}, err

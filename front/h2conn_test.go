@@ -131,9 +131,7 @@ func TestH2RandomWindows(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for range 4 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			c := dialH2(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << (9 + rand.Uint32N(8))})
 			for round := range 10 {
 				want := map[uint32]int{}
@@ -149,7 +147,7 @@ func TestH2RandomWindows(t *testing.T) {
 					}
 				}
 			}
-		}()
+		})
 	}
 }
 

@@ -25,17 +25,18 @@ func TestAppendFields(t *testing.T) {
 	long := strings.Repeat("v", 5000)
 	b := AppendStatus(nil, 418)
 	b = AppendLength(b, 1234567890123)
-	want := ":status=418 content-length=1234567890123"
+	var want strings.Builder
+	want.WriteString(":status=418 content-length=1234567890123")
 	for _, f := range []exchange.Field{{Name: "Content-Type", Value: "text/plain"}, {Name: "X-A", Value: ""}, {Name: "VARY", Value: long},
 		{Name: strings.Repeat("N", 200), Value: "x"}, {Name: "Set-Cookie", Value: "a=b"}, {Name: "Via", Value: strings.Repeat("w", 127)}} {
 		b = AppendField(b, f.Name, f.Value)
-		want += " " + strings.ToLower(f.Name) + "=" + f.Value
+		want.WriteString(" " + strings.ToLower(f.Name) + "=" + f.Value)
 	}
 	got := ""
 	for _, f := range decodeAll(t, b) {
 		got += " " + f.Name + "=" + f.Value
 	}
-	if got[1:] != want {
+	if got[1:] != want.String() {
 		t.Errorf("%.300q", got)
 	}
 	for status := 100; status < 600; status++ {

@@ -34,6 +34,7 @@ func startBackend() (*backend, error) {
 	mux.HandleFunc("/m/big", b.big)
 	mux.HandleFunc("/m/events", events)
 	mux.HandleFunc("/m/echo", echo)
+	mux.HandleFunc("/m/late", late)
 	mux.HandleFunc("/m/sink", sink)
 	b.server.Handler = mux
 	go b.server.Serve(l) // ends with Close
@@ -120,6 +121,15 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Write(body)
+}
+
+// late takes the whole body, and a moment.
+func late(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	time.Sleep(200 * time.Millisecond)
+	io.WriteString(w, "late, but there\n")
 }
 
 // sink counts the body.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,7 @@ func http2(r *run) error {
 	r.check("curl-h2c-is-off", func() (string, error) {
 		return "", h.curl("1.1 200 text/plain", "--http2", "http://"+j.http+"/small.txt")
 	})
+	r.check("h2spec", func() (string, error) { return h.spec() })
 	n := r.pick(5000, 50_000)
 	r.check("h2load-static", func() (string, error) { return h.load(n, base+"/small.txt") })
 	r.check("h2load-proxy", func() (string, error) { return h.load(n, base+"/m/small") })
@@ -79,6 +81,35 @@ func http2(r *run) error {
 type h2 struct {
 	r *run
 	j *jet
+}
+
+// specVersion is the pinned version of h2spec.
+const specVersion = "v2.2.1+incompatible"
+
+// spec runs h2spec, of which every case has to pass (docs/h2spec.md), against a proxy
+// context whose backend takes the whole body and a moment: its cases are about streams
+// that are open.
+func (h *h2) spec() (string, error) {
+	bin := filepath.Join(h.r.dir, "gobin")
+	cmd := exec.CommandContext(h.r.ctx, "go", "install", "github.com/summerwind/h2spec/cmd/h2spec@"+specVersion)
+	cmd.Env, cmd.Dir = append(os.Environ(), "GOBIN="+bin, "GOFLAGS="), h.r.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go install h2spec: %v\n%s", err, tail(out))
+	}
+	h.r.programs = append(h.r.programs, [2]string{"h2spec", specVersion})
+	host, port, err := net.SplitHostPort(h.j.https)
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(h.r.ctx, filepath.Join(bin, "h2spec"), "-t", "-k", "-h", host, "-p", port, "-P", "/m/late", "-o", "5").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("h2spec: %v\n%s", err, tail(out))
+	}
+	sum := regexp.MustCompile(`(\d+) tests, (\d+) passed, 0 skipped, 0 failed`).FindStringSubmatch(string(out))
+	if sum == nil || sum[1] != sum[2] || sum[1] == "0" {
+		return "", fmt.Errorf("h2spec: %s", tail(out))
+	}
+	return sum[0], nil
 }
 
 // curl fetches into the file "out"; want is protocol version, status and type.
