@@ -18,6 +18,30 @@ type HTTPS struct {
 // cannot guard the proof that it may be.
 const acmePath = "/.well-known/acme-challenge/"
 
+// proof returns what an ACME server is to find at the target of x (RFC 8555 section 8.3).
+// It comes before every rule: neither a redirect nor a list may keep it away.
+func (t *Table) proof(x *exchange.Exchange) (string, bool) {
+	host, ok := hostOnly(x.Req.Host)
+	if m := x.Req.Method; !ok || m != "GET" && m != "HEAD" || x.Explaining() {
+		return "", false
+	}
+	path, _, _ := strings.Cut(x.Req.Target, "?")
+	return t.Proof(host, path)
+}
+
+// prove answers with a proof.
+func prove(x *exchange.Exchange, proof string) error {
+	x.Route.Label = "acme"
+	x.Resp.Fields.Set("Content-Type", "application/octet-stream")
+	x.Resp.Fields.Set("Cache-Control", "no-store")
+	x.Resp.Length = int64(len(proof))
+	if err := x.Start(200); err != nil {
+		return err
+	}
+	_, err := x.Write([]byte(proof))
+	return err
+}
+
 // redirect answers x with the redirect of its listener, nil if there is none.
 // What is https already, by the word of a trusted proxy, would come back for
 // ever. The target is a name that the listener maps, as the client wrote it: a

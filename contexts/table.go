@@ -12,17 +12,18 @@ import (
 
 // Table leads an exchange from its listener to a handler.
 type Table struct {
-	Listeners    map[string]*domains.Map[*VHost] // by what the front end calls the listener
-	HTTPS        map[string]HTTPS                // likewise, of plain listeners that send their clients away
-	Access       *access.List                    // the server's list; nil: no restriction
-	Certificates map[string]*Certificates        // likewise, of secure listeners that ask their clients for certificates
-	AltSvc       map[string]string               // likewise, of secure listeners with HTTP/3: how answers tell of it; nil: none has it
-	Identity     access.Identity                 // how the client is found behind trusted proxies
-	Throttle     *Throttle                       // of clients; nil: none
-	Rate         *access.Rate                    // of the requests of each client, whatever the host; nil: no limit
-	MaxURL       int                             // bytes of the target (R-PIPE-4)
-	MaxBody      int64                           // bytes of a request body (R-PIPE-4)
-	EchoID       bool                            // answers carry X-Request-Id (R-PIPE-11)
+	Listeners    map[string]*domains.Map[*VHost]        // by what the front end calls the listener
+	HTTPS        map[string]HTTPS                       // likewise, of plain listeners that send their clients away
+	Access       *access.List                           // the server's list; nil: no restriction
+	Certificates map[string]*Certificates               // likewise, of secure listeners that ask their clients for certificates
+	AltSvc       map[string]string                      // likewise, of secure listeners with HTTP/3: how answers tell of it; nil: none has it
+	Identity     access.Identity                        // how the client is found behind trusted proxies
+	Throttle     *Throttle                              // of clients; nil: none
+	Rate         *access.Rate                           // of the requests of each client, whatever the host; nil: no limit
+	Proof        func(host, path string) (string, bool) // what an ACME server is to find below acmePath; nil: nothing
+	MaxURL       int                                    // bytes of the target (R-PIPE-4)
+	MaxBody      int64                                  // bytes of a request body (R-PIPE-4)
+	EchoID       bool                                   // answers carry X-Request-Id (R-PIPE-11)
 
 	HideReason bool // answers carry no X-Httpjet-Proxy-Error (R-HDR-8)
 }
@@ -30,6 +31,11 @@ type Table struct {
 // Serve answers x. Its steps stand in the order of docs/tour.md.
 func (t *Table) Serve(x *exchange.Exchange) error {
 	x.EchoID, x.HideReason = t.EchoID, t.HideReason
+	if t.Proof != nil && x.Req.TLS == nil && strings.HasPrefix(x.Req.Target, acmePath) {
+		if proof, ok := t.proof(x); ok {
+			return prove(x, proof)
+		}
+	}
 	v := t.findVHost(x)
 	if t.AltSvc != nil && x.Req.TLS != nil && (v == nil || !v.NoQUIC) {
 		x.AltSvc = t.AltSvc[x.Req.Listener]

@@ -40,6 +40,7 @@ type builder struct {
 	sockets map[string]*processor // by the path at which it is started
 	types   *compress.Types       // of answers that are coded
 	tickets *tlsconf.Tickets
+	acme    bool            // certificates are issued
 	warned  map[string]bool // by what was said, see warnOnce
 	suexec  *xmlconf.Host   // while the processors of a host with setUIDMode 2 are described
 }
@@ -70,6 +71,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		b.buildVHost(h)
 	}
 	b.buildTickets()
+	b.buildACME()
 	b.buildListeners()
 	b.buildRoutes()
 	b.reportPlainMaps()

@@ -82,12 +82,13 @@ func (b *builder) buildTLS(l *xmlconf.Listener, key string) bool {
 			names.Add(d, conf)
 		}
 	}
-	if !usable {
+	quic := l.EnableQuic && b.g.HTTP3.QuicEnable
+	is := &issuer{b: b, l: l, key: key, names: names, asked: &asked, quic: quic}
+	if is.issue(hosts); !usable && !is.any {
 		b.fs.Error("E-CERT", l.Where, "write keyFile and certFile of a matching pair", "secure listener %q has no usable certificate; it is not opened", l.Name)
 		return false
 	}
 	b.g.tls[key] = names
-	quic := l.EnableQuic && b.g.HTTP3.QuicEnable
 	if quic && b.allowQUIC(names, names.Default, l.EnableSpdy, true) {
 		b.g.quic[key] = true
 	}
@@ -162,7 +163,11 @@ func (b *builder) leftToListener(l *xmlconf.Listener, hosts map[string]*xmlconf.
 		if h == nil || h.Conf != nil && h.Conf.VHSSL != nil && h.Conf.VHSSL.CertFile != "" {
 			continue
 		}
-		names = append(names, m.Domains...)
+		for _, d := range m.Domains {
+			if !b.acme || !slices.Contains(l.AcmeDomains, d) && (h.Conf == nil || !slices.Contains(h.Conf.AcmeDomains, d)) {
+				names = append(names, d)
+			}
+		}
 	}
 	return names
 }

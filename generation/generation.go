@@ -18,6 +18,7 @@ import (
 
 	"httpjet/access"
 	"httpjet/accesslog"
+	"httpjet/acme"
 	"httpjet/apps"
 	"httpjet/budget"
 	"httpjet/compress"
@@ -70,6 +71,7 @@ type Kept struct {
 	Realms   keep.Map[access.RealmOptions, *access.Realm]
 	Clients  access.Clients
 	Rates    keep.Map[access.RateOptions, *access.Rate]
+	ACME     *acme.Manager // nil: nothing is issued, as in a check
 	Tickets  keep.Map[tlsconf.TicketOptions, *tlsconf.Tickets]
 	Staples  keep.Map[staples.Key, *staples.Staple]
 	Leaving  tunnels.Leaving
@@ -129,6 +131,8 @@ type Generation struct {
 	Listeners []Listener
 	Limits    Limits
 	Names     extproc.ResolverOptions // of the names of upstreams
+	ACME      acme.Options            // account of ACMENames
+	ACMENames []string                // names for which certificates are to be issued
 	HTTP3     xmlconf.Quic            // settings of HTTP/3
 
 	// Degraded says what keeps parts of it from serving: virtual hosts that did
@@ -139,6 +143,7 @@ type Generation struct {
 	table        *contexts.Table
 	htaccess     []hostDirs // of all hosts, those of contexts too
 	files        *docroot.Cache
+	acme         *acme.Manager             // nil: none
 	tls          map[string]*tlsconf.Names // by Listener.Key
 	quic         map[string]bool           // likewise: listeners that are to have HTTP/3
 	logs         map[string][]hostLog      // access logs of virtual hosts by name, where they have their own
@@ -215,6 +220,9 @@ var lines = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
 
 // TLS chooses the certificate of a listener for a handshake.
 func (g *Generation) TLS(listener string, hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if g.acme != nil && acme.IsChallenge(hello) {
+		return g.acme.Handshake(hello.ServerName)
+	}
 	names := g.tls[listener]
 	if names == nil {
 		return nil, fmt.Errorf("listener %q has no certificate", listener)

@@ -120,6 +120,7 @@ var sections = []section{
 	{"compress", compressed, ""},
 	{"config", config, ""},
 	{"reload", reload, ""},
+	{"acme", acme, ""},
 	{"slow", slow, ""},
 	{"load", load, ""},
 	{"lsphp", lsphp, apart},

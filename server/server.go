@@ -21,6 +21,7 @@ import (
 
 	"httpjet/access"
 	"httpjet/accesslog"
+	"httpjet/acme"
 	"httpjet/apps"
 	"httpjet/budget"
 	"httpjet/compress"
@@ -87,6 +88,7 @@ type Server struct {
 	apps  apps.Supervisor
 	front front.Server
 	ocsp  staples.Stapler
+	acme  acme.Manager
 	api   status.API
 
 	started  time.Time
@@ -142,6 +144,7 @@ func Run(ctx context.Context, opt Options) error {
 	}
 	defer s.opt.Inherited.Close()
 	s.apps.Predecessor = s.opt.Inherited.Predecessor()
+	s.acme.Log, s.kept.ACME = s.log, &s.acme
 	s.ocsp.Log, s.ocsp.Staples = s.log, s.kept.Staples.Values
 	s.apps.Log, s.apps.Launcher = s.log, opt.Launcher
 	s.front.Current = func() front.Site { return s.current.Load() }
@@ -192,6 +195,7 @@ func Run(ctx context.Context, opt Options) error {
 	<-watched
 	<-swept
 	s.ocsp.Close()
+	s.acme.Close()
 	s.drain(stops)
 	return nil
 }
@@ -378,6 +382,9 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	old := s.current.Swap(next)
 	if old != nil {
 		old.StopProbes()
+	}
+	if err := s.acme.Manage(g.ACME, g.ACMENames); err != nil {
+		s.log.Error("no certificates are issued", "err", err)
 	}
 	g.StartProbes()
 	g.StartApplications(&s.apps)

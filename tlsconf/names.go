@@ -3,6 +3,7 @@ package tlsconf
 import (
 	"crypto/tls"
 	"errors"
+	"strings"
 
 	"httpjet/domains"
 )
@@ -17,12 +18,29 @@ type Names struct {
 	Strict bool
 
 	hosts domains.Map[*tls.Config]
+	exact map[string]*tls.Config      // before hosts; names in lower case
 	quic  map[*tls.Config]*tls.Config // what conf becomes for QUIC
 }
 
 // Add maps a domain, as the listener maps it to a host. A nil conf means Default:
 // a host without a certificate of its own still hides the patterns behind it.
 func (n *Names) Add(domain string, conf *tls.Config) { n.hosts.Add(domain, conf) }
+
+// AddExact gives one name settings of its own, whatever host has it.
+func (n *Names) AddExact(name string, conf *tls.Config) {
+	if n.exact == nil {
+		n.exact = map[string]*tls.Config{}
+	}
+	n.exact[strings.ToLower(name)] = conf
+}
+
+// Of returns the settings for a name as hosts have it, Default without any.
+func (n *Names) Of(name string) *tls.Config {
+	if conf, _ := n.hosts.Find(name); conf != nil {
+		return conf
+	}
+	return n.Default
+}
 
 // Choose returns the configuration for the name a client asked for: that of the
 // host which answers for it, else Default, which also serves a client without a
@@ -31,6 +49,11 @@ func (n *Names) Choose(serverName string) (*tls.Config, error) {
 	var conf *tls.Config
 	if serverName != "" {
 		var found bool
+		if n.exact != nil {
+			if conf = n.exact[strings.ToLower(strings.TrimSuffix(serverName, "."))]; conf != nil {
+				return conf, nil
+			}
+		}
 		if conf, found = n.hosts.Find(serverName); !found && n.Strict {
 			return nil, errors.New("no host has that server name")
 		}

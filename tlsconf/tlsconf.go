@@ -5,12 +5,18 @@ package tlsconf
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
+	"time"
 )
 
 // maxFile bounds a certificate, key or CA file.
@@ -50,6 +56,13 @@ type Options struct {
 	// Seen, if not nil, is told every file and what was read of it, nil if it could
 	// not be.
 	Seen func(name string, data []byte)
+}
+
+// ReadFile reads a file of at most 1 MiB, and tells seen, if that is not nil, what it
+// read.
+func ReadFile(name string, seen func(name string, data []byte)) ([]byte, error) {
+	o := Options{Seen: seen}
+	return o.read(name)
 }
 
 func (o *Options) read(name string) ([]byte, error) {
@@ -103,6 +116,52 @@ func Staple(c *tls.Config, responses []func() []byte) {
 		return &cert, nil
 	}
 	c.Certificates = nil // else they serve clients that send no name
+}
+
+// Issued makes c show what issued returns for a handshake, and while that is nil what
+// until shows, which may be nil: then a certificate that c has signed for name itself,
+// which no client takes without asking.
+func Issued(c *tls.Config, name string, until *tls.Config, issued func() *tls.Certificate) error {
+	if until == nil {
+		own, err := selfSigned(name)
+		if err != nil {
+			return err
+		}
+		until = &tls.Config{Certificates: []tls.Certificate{own}}
+	}
+	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if cert := issued(); cert != nil {
+			return cert, nil
+		}
+		if until.GetCertificate != nil {
+			return until.GetCertificate(hello)
+		}
+		for i := range until.Certificates {
+			if hello.SupportsCertificate(&until.Certificates[i]) == nil {
+				return &until.Certificates[i], nil
+			}
+		}
+		return &until.Certificates[0], nil
+	}
+	return nil
+}
+
+// selfSigned makes a certificate for a name that nobody vouches for.
+func selfSigned(name string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	now := time.Now()
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name, Organization: []string{"httpjet, until a certificate is issued"}},
+		DNSNames: []string{name}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
 // VariantSuffixes are those of further certificates beside one (sslEnableMultiCerts),

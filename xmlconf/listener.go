@@ -14,7 +14,7 @@ type Listener struct {
 
 	HTTPSRedirect     int      `conf:"httpsRedirect" range:"0|301|308" default:"0" as:"honoured,strict" doc:"status that sends plain requests to https; a host that no name or pattern maps gets 404, /.well-known/acme-challenge/ is served"`
 	HTTPSRedirectPort int      `conf:"httpsRedirectPort" range:"1..65535" default:"443" as:"honoured,strict" doc:"port of the redirect"`
-	AcmeDomains       []string `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
+	AcmeDomains       []string `conf:"acmeDomains" as:"honoured,strict" doc:"exact names for which certificates are issued and renewed, if acme is enabled; until one is there, the certificate that the name would have, or a self-signed one"`
 
 	Bind ListenAddress // Address, read; zero if it cannot be used
 

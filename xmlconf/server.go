@@ -32,7 +32,7 @@ type Server struct {
 	Quic       Quic           `conf:"quic" doc:"HTTP/3; what stands here goes before tuning"`
 	Management *Management    `conf:"management" as:"honoured,strict" doc:"listener of status and metrics; --metrics-addr goes before its address"`
 	Tracing    *Tracing       `conf:"tracing" as:"honoured,strict" doc:"W3C trace context of requests to upstreams"`
-	Acme       *Acme          `conf:"acme" as:"later,strict" doc:"automatic certificates"`
+	Acme       *Acme          `conf:"acme" as:"honoured,strict" doc:"automatic certificates, for names of acmeDomains"`
 
 	PHP            *PHPConfig       `conf:"phpConfig" doc:"PHP of the server, behind LSAPI, for all hosts"`
 	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications every host may use"`
@@ -167,6 +167,9 @@ type Acme struct {
 	Block
 	Enable       bool   `conf:"enable" default:"0" doc:"switch; 1 accepts the terms of the CA"`
 	Email        string `conf:"email" doc:"contact"`
-	CacheDir     string `conf:"cacheDir" unit:"path" default:"conf/acme" doc:"directory of keys and certificates"`
-	DirectoryURL string `conf:"directoryUrl" doc:"ACME directory"`
+	CacheDir     string `conf:"cacheDir" unit:"path" default:"conf/acme" doc:"directory of keys and certificates, for the own user alone"`
+	DirectoryURL string `conf:"directoryUrl" doc:"ACME directory, https; absent: that of Let's Encrypt"`
+	CAFile       string `conf:"caFile" unit:"path" doc:"authorities of the ACME server's own certificate, PEM; absent: the system's"`
+	EABKeyID     string `conf:"eabKeyId" doc:"external account binding: the key's name"`
+	EABKeyFile   string `conf:"eabMacKeyFile" unit:"path" doc:"external account binding: file that holds the MAC key, base64url"`
 }

@@ -23,6 +23,9 @@ func (s *Server) settle(fs *Findings) {
 	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
 		fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
 	}
+	if c := s.Acme; c != nil && (c.EABKeyID == "") != (c.EABKeyFile == "") {
+		fs.Fatal("E-STRICT", c.Where, "write both, or neither", "acme: eabKeyId and eabMacKeyFile belong together")
+	}
 	for _, ln := range s.Listeners {
 		ln.TLS.settle(&ln.Block, "listener "+strconv.Quote(ln.Name), fs)
 		acmeNames(ln.AcmeDomains, ln.At("acmeDomains"), "listener "+strconv.Quote(ln.Name)+": ", fs)

@@ -24,7 +24,7 @@ type VHost struct {
 	VHSSL       *VHSSL       `conf:"vhssl" doc:"own certificate"`
 	Expires     Expires      `conf:"expires" doc:"Expires and Cache-Control of static answers"`
 	Cache       Cache        `conf:"cache" doc:"page cache; what is not written is the server's"`
-	AcmeDomains []string     `conf:"acmeDomains" as:"later,strict" doc:"exact names for automatic certificates"`
+	AcmeDomains []string     `conf:"acmeDomains" as:"honoured,strict" doc:"exact names for which certificates are issued, on every secure listener that maps the host"`
 
 	ExtProcessors  []*ExtProcessor  `conf:"extProcessorList/extProcessor" doc:"external applications of this host"`
 	ScriptHandlers []*ScriptHandler `conf:"scriptHandlerList/scriptHandler" doc:"suffixes handed to applications"`
