@@ -608,3 +608,27 @@ func TestCopiesOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// A body that is not as long as its maker has said is cut, as it is where nothing is
+// coded: its end never looks like one.
+func TestLengthHolds(t *testing.T) {
+	for _, sent := range []int{0, 300, 999, 1001, 5000} {
+		for _, ae := range []string{"gzip", "br", "zstd"} {
+			w := serve(t, options(t), exchange.HandlerFunc(func(x *exchange.Exchange) error {
+				x.Resp.Fields.Add("Content-Type", "text/html")
+				x.Resp.Length = 1000
+				if err := x.Start(200); err != nil {
+					return err
+				}
+				_, err := io.WriteString(x, text(sent))
+				return err
+			}), "Accept-Encoding: "+ae)
+			if w.ended || w.aborted == nil {
+				t.Errorf("%s: %d bytes of 1000 are a whole answer", ae, sent)
+			}
+			if got, err := Decode(nil, coding.Set(map[string]uint8{"zstd": 1, "br": 2, "gzip": 4}[ae]), w.body.Bytes(), Limits{Max: 1 << 20}); err == nil {
+				t.Errorf("%s: %d bytes of 1000 decode to %d", ae, sent, len(got))
+			}
+		}
+	}
+}

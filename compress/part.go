@@ -1,6 +1,8 @@
 package compress
 
 import (
+	"errors"
+
 	"httpjet/coding"
 	"httpjet/exchange"
 )
@@ -30,8 +32,16 @@ type part struct {
 	dirty  bool // bytes were coded since the last flush
 	held   int  // bytes of first
 	first  [leastBody]byte
+	left   int64 // while encoding: bytes to come of the length that was told; -1: it was not
 	closed bool
 }
+
+// What is told of a body and does not hold. The wire, which would notice, is told no
+// length of a coded one.
+var (
+	errShort = errors.New("response body shorter than its length")
+	errLong  = errors.New("response body longer than its length")
+)
 
 // ForErrors makes it an exchange.ErrorFilter: pages for errors are text like others.
 func (p *part) ForErrors() {}
@@ -87,7 +97,7 @@ func (p *part) levels() *Levels {
 func (p *part) begin() bool {
 	for c, offer := p.wish.choice, p.wish.offer; c != 0; {
 		if p.coder = p.f.o.Encoders.lend(c, p.levels().of(c), (*behind)(p)); p.coder != nil {
-			p.state = encoding
+			p.state, p.left = encoding, p.x.Resp.Length
 			Mark(p.x, c)
 			return true
 		}
@@ -122,6 +132,12 @@ func (p *part) Write(b []byte) (int, error) {
 		}
 		return p.Write(b)
 	case encoding:
+		if p.left >= 0 {
+			if int64(len(b)) > p.left {
+				return 0, errLong
+			}
+			p.left -= int64(len(b))
+		}
 		p.dirty = p.dirty || len(b) > 0
 		return p.coder.Write(b)
 	case copied:
@@ -169,6 +185,9 @@ func (p *part) Close() error {
 	case waiting:
 		return p.closeSmall()
 	case encoding:
+		if p.left > 0 {
+			return errShort // without the end of the coded body, so that nobody takes it for whole
+		}
 		if err := p.coder.Close(); err != nil {
 			return err
 		}

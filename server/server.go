@@ -298,7 +298,9 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 		s.kept.Dialer.Resolver = extproc.NewResolver(nil)
 		s.kept.Probes = budget.NewPermits(probes.MaxInFlight)
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
-		s.kept.Encoders = compress.NewEncoders(t.CompressMemory)
+		if t.CompressMemory > 0 {
+			s.kept.Encoders = compress.NewEncoders(t.CompressMemory)
+		}
 	}
 	return generation.Build(cfg, &s.kept, s.generationOptions(), fs), fs
 }

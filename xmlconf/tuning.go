@@ -50,7 +50,7 @@ type Tuning struct {
 	GzipMinFileSize    int64    `conf:"gzipMinFileSize" unit:"size" range:"200.." default:"300" doc:"smallest file that is compressed, whatever the coding"`
 	CompressProxied    bool     `conf:"compressProxied" default:"1" as:"honoured,strict" doc:"compress answers of HTTP upstreams as those of applications"`
 	CompressSSE        bool     `conf:"compressSSE" default:"1" as:"honoured,strict" doc:"compress event streams, each event as it comes"`
-	CompressMemory     int64    `conf:"compressMemory" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"memory of all encoders in use, 1M to 5M each by coding and level; what finds none goes out as it is; read at start, a reload does not change it"`
+	CompressMemory     int64    `conf:"compressMemory" unit:"size" range:"0.." default:"256M" as:"honoured,strict" doc:"memory of all encoders in use, 1M to 5M each by coding and level; what finds none goes out as it is; 0: nothing is compressed; read at start, a reload does not change it"`
 
 	MaxDynRespHeaderSize int           `conf:"maxDynRespHeaderSize" unit:"size" range:"200..131072" default:"65536" as:"later" litespeed:"32768" doc:"largest head of an application's answer"`
 	MaxDynRespSize       int64         `conf:"maxDynRespSize" unit:"size" range:"1M.." default:"2047M" as:"later" doc:"largest body of an application's answer"`
