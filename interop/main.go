@@ -123,6 +123,7 @@ var sections = []section{
 	{"acme", acme, ""},
 	{"slow", slow, ""},
 	{"load", load, ""},
+	{"dashboard", dashboard, fully},
 	{"lsphp", lsphp, apart},
 	{"cache-tests", cacheTests, apart},
 }

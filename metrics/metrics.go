@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"httpjet/exchange"
 )
@@ -113,6 +114,18 @@ func (m *Metrics) Requests() (total uint64, classes [6]uint64) {
 		classes[i] = m.traffic.classes[i].Load()
 	}
 	return m.traffic.durations.total(), classes
+}
+
+// Errors returns how many errors the proxy path has made, by token.
+func (m *Metrics) Errors() map[string]uint64 {
+	out := map[string]uint64{}
+	for token, c := range m.errors {
+		var d dto.Metric
+		if c.Write(&d) == nil {
+			out[token] = uint64(d.GetCounter().GetValue())
+		}
+	}
+	return out
 }
 
 func (m *Metrics) gauge(name, help string, pick func(*Gauges) func() int) {

@@ -111,6 +111,7 @@ func (s *Server) state() status.State {
 		out.Generation, out.Listeners = current.Generation, current.open
 		out.Management = s.adminConfig(current.Generation)
 		out.Finished, out.Classes = s.kept.Metrics.Requests()
+		out.Errors = s.kept.Metrics.Errors()
 	}
 	return out
 }

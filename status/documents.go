@@ -15,17 +15,18 @@ type State struct {
 	Generation *generation.Generation // in force; nil: none yet
 	Version    string
 	Started    time.Time
-	Draining   bool        // the server is stopping
-	Reload     Reload      // the last one
-	Listeners  []Listener  // open ones
-	Finished   uint64      // requests
-	Classes    [6]uint64   // responses by class of status; 0 and 1 are empty
-	Active     int         // requests being served
-	Open       int         // client connections
-	Tunnels    int         // upgraded ones among them
-	Leaving    []Leaving   // those that will be closed
-	Apps       []apps.Info // that the server starts
-	Management Config      // of the management listener; Addr "": there is none
+	Draining   bool              // the server is stopping
+	Reload     Reload            // the last one
+	Listeners  []Listener        // open ones
+	Finished   uint64            // requests
+	Errors     map[string]uint64 // of the proxy path, by token
+	Classes    [6]uint64         // responses by class of status; 0 and 1 are empty
+	Active     int               // requests being served
+	Open       int               // client connections
+	Tunnels    int               // upgraded ones among them
+	Leaving    []Leaving         // those that will be closed
+	Apps       []apps.Info       // that the server starts
+	Management Config            // of the management listener; Addr "": there is none
 }
 
 // The documents below are what machines read. Names stay; what is new is added
@@ -33,17 +34,18 @@ type State struct {
 
 // Status is /api/v1/status (R-API-4).
 type Status struct {
-	Version    string         `json:"version"`
-	Generation Generation     `json:"generation"`
-	Uptime     int64          `json:"uptime_s"`
-	Draining   bool           `json:"draining"`
-	Listeners  []Listener     `json:"listeners"`
-	Requests   Requests       `json:"requests"`
-	Conns      Connections    `json:"connections"`
-	Caches     map[string]any `json:"caches"`
-	Relays     int            `json:"websocket_relays"`
-	Leaving    []Leaving      `json:"tunnels_leaving"`
-	Apps       []Application  `json:"applications"`
+	Version    string            `json:"version"`
+	Generation Generation        `json:"generation"`
+	Uptime     int64             `json:"uptime_s"`
+	Draining   bool              `json:"draining"`
+	Listeners  []Listener        `json:"listeners"`
+	Requests   Requests          `json:"requests"`
+	Conns      Connections       `json:"connections"`
+	Caches     map[string]any    `json:"caches"`
+	Relays     int               `json:"websocket_relays"`
+	Errors     map[string]uint64 `json:"errors"` // of the proxy path, by token; those that have occurred
+	Leaving    []Leaving         `json:"tunnels_leaving"`
+	Apps       []Application     `json:"applications"`
 }
 
 // Application is one that the server starts (autoStart).
@@ -227,6 +229,12 @@ func statusOf(s *State, now time.Time) Status {
 	for _, a := range s.Apps {
 		out.Apps = append(out.Apps, Application{Scope: a.Scope, Name: a.Name, State: a.State.String(),
 			PIDs: append([]int{}, a.PIDs...), Restarts: a.Restarts, LastExit: a.LastExit, Fault: a.Fault})
+	}
+	out.Errors = map[string]uint64{}
+	for token, n := range s.Errors {
+		if n > 0 {
+			out.Errors[token] = n
+		}
 	}
 	for class, name := range [...]string{2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"} {
 		if name != "" {

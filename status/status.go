@@ -218,6 +218,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.metrics.ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, "/debug/pprof/") && rules.pprof:
 		profile(w, r, peer)
+	case s.api != nil && servePage(w, r):
 	case s.api != nil:
 		s.api.ServeHTTP(w, r)
 	default:

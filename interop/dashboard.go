@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// dashboard opens the page of the management listener in Chromium: what it shows, that
+// it follows when a peer falls, both themes, use by keyboard, and a thousand peers.
+func dashboard(r *run) error {
+	var servers []*http.Server
+	var addresses []string
+	for range 2 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })}
+		go s.Serve(ln)
+		defer s.Close()
+		servers, addresses = append(servers, s), append(addresses, ln.Addr().String())
+	}
+	var groups strings.Builder
+	for i := range 4 {
+		var many strings.Builder
+		for n := range 250 {
+			fmt.Fprintf(&many, "<address>127.0.%d.%d:9</address>", i+1, n+1)
+		}
+		fmt.Fprintf(&groups, "<extProcessor><type>proxy</type><name>many%d</name>%s<loadBalancePolicy>round-robin</loadBalancePolicy></extProcessor><context><type>proxy</type><uri>/many%d/</uri><handler>many%d</handler></context>", i, many.String(), i, i)
+	}
+	j, err := r.serve(tree{name: "dashboard", vhost: `<docRoot>$SERVER_ROOT/htdocs</docRoot>
+  <extProcessor><type>proxy</type><name>app</name><address>` + addresses[0] + `</address><address>` + addresses[1] + `</address>
+    <loadBalancePolicy>round-robin</loadBalancePolicy>
+    <healthCheck><mode>GET</mode><path>/</path><interval>1</interval><timeout>1</timeout><rise>1</rise><fall>1</fall></healthCheck></extProcessor>
+  <context><type>proxy</type><uri>/app/</uri><handler>app</handler></context>` + groups.String()})
+	if err != nil {
+		return err
+	}
+	defer r.down(j)
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1280, 1000))
+	alloc, cancel := chromedp.NewExecAllocator(r.ctx, opts...)
+	defer cancel()
+	tab, cancel := chromedp.NewContext(alloc)
+	defer cancel()
+	tab, cancel = context.WithTimeout(tab, 2*time.Minute)
+	defer cancel()
+
+	var mu sync.Mutex
+	var said []string
+	chromedp.ListenTarget(tab, func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			said = append(said, string(e.Type))
+		case *runtime.EventExceptionThrown:
+			said = append(said, e.ExceptionDetails.Error())
+		case *log.EventEntryAdded:
+			said = append(said, e.Entry.Text)
+		}
+	})
+	text := func(what string) (out string, err error) {
+		return out, chromedp.Run(tab, chromedp.Text(what, &out, chromedp.ByQuery))
+	}
+	shows := func(what, want string) (string, error) {
+		var out string
+		end := time.Now().Add(20 * time.Second)
+		for {
+			var err error
+			if out, err = text(what); err != nil || strings.Contains(out, want) || time.Now().After(end) {
+				if err == nil && !strings.Contains(out, want) {
+					err = fmt.Errorf("%s shows %.300q, want %q", what, out, want)
+				}
+				return "", err
+			}
+			if err = chromedp.Run(tab, chromedp.Sleep(200*time.Millisecond)); err != nil {
+				return "", err
+			}
+		}
+	}
+
+	r.check("the page shows the state", func() (string, error) {
+		if err := chromedp.Run(tab, chromedp.Navigate("http://"+j.metrics+"/"), chromedp.WaitVisible("#groups .group", chromedp.ByQuery)); err != nil {
+			return "", err
+		}
+		for what, want := range map[string]string{"#summary": "serving", "#listeners": j.http, "#generation": "generation\n1, loaded",
+			"#shown": "1002 peers in 5 groups", "#group-list": "vhost:dashboard/app"} {
+			if _, err := shows(what, want); err != nil {
+				return "", err
+			}
+		}
+		return "1,002 peers in 5 groups", nil
+	})
+	r.check("it follows when a peer falls", func() (string, error) {
+		began := time.Now()
+		servers[1].Close()
+		if err := chromedp.Run(tab, chromedp.Click("#trouble", chromedp.ByQuery)); err != nil {
+			return "", err
+		}
+		if _, err := shows("#shown", "1 of 1002 peers"); err != nil {
+			return "", err
+		}
+		if _, err := shows("#group-list", "down"); err != nil {
+			return "", err
+		}
+		_, err := shows("#summary", "1 peer has no requests")
+		return fmt.Sprintf("%.1f s from the fall to the page", time.Since(began).Seconds()), err
+	})
+	r.check("keyboard: the filter is reached and used", func() (string, error) {
+		var at string
+		err := chromedp.Run(tab, chromedp.Click("#trouble", chromedp.ByQuery), chromedp.Focus("#pause", chromedp.ByQuery), chromedp.KeyEvent("\t"),
+			chromedp.Evaluate("document.activeElement.id", &at))
+		if err == nil && at != "filter" {
+			err = fmt.Errorf("behind the button the focus is at %q", at)
+		}
+		if err == nil {
+			err = chromedp.Run(tab, chromedp.KeyEvent("many2"))
+		}
+		if err == nil {
+			_, err = shows("#shown", "250 of 1002 peers")
+		}
+		return "", errors.Join(err, chromedp.Run(tab, chromedp.Evaluate(`document.getElementById("filter").value = ""`, nil)))
+	})
+	r.check("1,002 peers: how long an update keeps the page busy", func() (string, error) {
+		var busy [2]float64 // the longest, all
+		err := chromedp.Run(tab, chromedp.Evaluate(`new Promise(done => { let longest = 0, total = 0;
+			new PerformanceObserver(l => l.getEntries().forEach(e => { longest = Math.max(longest, e.duration); total += e.duration; })).observe({type: "longtask", buffered: false});
+			setTimeout(() => done([longest, total]), 10000); })`, &busy, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+		return fmt.Sprintf("tasks over 50 ms in 10 s: %.0f ms in all, the longest %.0f ms", busy[1], busy[0]), err
+	})
+	shots := filepath.Join("bin", "dashboard")
+	r.check("screenshots in both themes", func() (string, error) {
+		if err := os.MkdirAll(shots, 0o755); err != nil {
+			return "", err
+		}
+		colors := map[string]string{}
+		for _, theme := range []string{"light", "dark"} {
+			var png []byte
+			var color string
+			err := chromedp.Run(tab, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}),
+				chromedp.Evaluate("getComputedStyle(document.body).backgroundColor", &color), chromedp.CaptureScreenshot(&png))
+			if err != nil {
+				return "", err
+			}
+			colors[color] = theme
+			if err := os.WriteFile(filepath.Join(shots, theme+".png"), png, 0o644); err != nil {
+				return "", err
+			}
+		}
+		if len(colors) != 2 {
+			return "", fmt.Errorf("both themes look alike: %v", colors)
+		}
+		return "in " + shots, nil
+	})
+	r.check("no error in the console", func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(said) > 0 {
+			return "", fmt.Errorf("%d: %.300q", len(said), said)
+		}
+		return "", nil
+	})
+	return nil
+}

@@ -1,0 +1,251 @@
+"use strict";
+// The page asks for two documents every two seconds and changes what has changed: rows
+// stay, cells are written only with another text. It sends nothing.
+
+const every = 2000, kept = 150;
+const $ = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+// put writes a text, and a class, only if it is another one.
+function put(el, text, cls) {
+  text = String(text);
+  if (el.textContent !== text) el.textContent = text;
+  if (cls !== undefined && el.className !== cls) el.className = cls;
+}
+
+// rows makes the table body have a row for each item, by its key; cells fills them.
+function rows(body, items, keyOf, width, fill) {
+  body.rowsByKey ??= new Map();
+  const seen = new Set();
+  for (const item of items) {
+    const key = keyOf(item);
+    seen.add(key);
+    let row = body.rowsByKey.get(key);
+    if (!row) {
+      row = document.createElement("tr");
+      for (let i = 0; i < width; i++) row.append(document.createElement("td"));
+      body.rowsByKey.set(key, row);
+      body.append(row);
+    }
+    fill(row, item);
+  }
+  for (const [key, row] of body.rowsByKey) {
+    if (!seen.has(key)) { row.remove(); body.rowsByKey.delete(key); }
+  }
+}
+
+// list makes a <dl> have these terms.
+function list(dl, pairs) {
+  dl.parts ??= new Map();
+  for (const [term, text, cls] of pairs) {
+    let dd = dl.parts.get(term);
+    if (!dd) {
+      const dt = document.createElement("dt");
+      dd = document.createElement("dd");
+      dt.textContent = term;
+      if (dl.classList.contains("tiles")) {
+        const div = document.createElement("div");
+        div.append(dt, dd);
+        dl.append(div);
+      } else dl.append(dt, dd);
+      dl.parts.set(term, dd);
+    }
+    put(dd, text, cls ?? "");
+  }
+}
+
+let last = null;            // the status before, with the time it came
+const history = [];         // {rate, bad}
+const minute = new Map();   // token: [[time, count]]
+const probes = new Map();   // peer: {at, text}
+let failures = 0, paused = false, timer = 0;
+
+function traffic(s, now) {
+  let rate = 0, bad = 0;
+  if (last && s.requests.total >= last.s.requests.total) {
+    const dt = (now - last.at) / 1000;
+    rate = (s.requests.total - last.s.requests.total) / dt;
+    bad = Math.max(0, s.requests.by_class["5xx"] - last.s.requests.by_class["5xx"]) / dt;
+    history.push({ rate, bad });
+    if (history.length > kept) history.shift();
+  }
+  list($("traffic"), [
+    ["requests a second", number.format(rate)],
+    ["5xx a second", number.format(bad), bad > 0 ? "bad" : ""],
+    ["requests now", s.requests.active],
+    ["connections", s.connections.active],
+    ["WebSockets", s.websocket_relays],
+    ["requests in all", number.format(s.requests.total)],
+  ]);
+  const top = Math.max(1, ...history.map((p) => p.rate));
+  const line = (f) => history.map((p, i) => `${i ? "L" : "M"}${(600 * (kept - history.length + i)) / (kept - 1)} ${78 - (76 * f(p)) / top}`).join("");
+  $("line-all").setAttribute("d", line((p) => p.rate));
+  $("line-bad").setAttribute("d", line((p) => p.bad));
+  $("chart").setAttribute("aria-label", `requests a second: ${number.format(rate)}, at most ${number.format(top)}`);
+}
+
+function configuration(s) {
+  const g = s.generation, r = g.last_reload;
+  list($("generation"), [
+    ["generation", `${g.number}, loaded ${g.loaded_at}`],
+    ["hash", g.hash],
+    ["last reload", r.result + (r.at ? `, ${r.at}` : "") + (r.error ? `: ${r.error}` : ""), r.result === "failure" ? "bad" : ""],
+    ["not served", g.degraded.length ? g.degraded.join("; ") : "nothing is left out", g.degraded.length ? "bad" : ""],
+    ["version", s.version],
+    ["up", `${number.format(s.uptime_s)} s${s.draining ? ", stopping" : ""}`, s.draining ? "warn" : ""],
+  ]);
+  rows($("listeners").tBodies[0], s.listeners, (l) => l.name + l.address, 3, (row, l) => {
+    put(row.cells[0], l.name);
+    put(row.cells[1], l.address);
+    put(row.cells[2], l.protocols.join(", ") + (l.secure ? " over TLS" : ""));
+  });
+}
+
+function errors(s, now) {
+  const list = Object.entries(s.errors ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  rows($("errors").tBodies[0], list, ([t]) => t, 3, (row, [token, n]) => {
+    const seen = minute.get(token) ?? [];
+    seen.push([now, n]);
+    while (seen.length > 1 && now - seen[0][0] > 60000) seen.shift();
+    minute.set(token, seen);
+    const recent = n - seen[0][1];
+    put(row.cells[0], token);
+    put(row.cells[1], number.format(n));
+    put(row.cells[2], number.format(recent), recent > 0 ? "bad" : "");
+  });
+}
+
+function others(s) {
+  const caches = Object.entries(s.caches ?? {});
+  $("caches-section").hidden = !caches.length;
+  rows($("caches").tBodies[0], caches, ([name]) => name, 2, (row, [name, c]) => {
+    put(row.cells[0], name);
+    put(row.cells[1], typeof c === "object" ? Object.entries(c).map(([k, v]) => `${k} ${v}`).join(", ") : c);
+  });
+  $("apps-section").hidden = !s.applications.length;
+  rows($("apps").tBodies[0], s.applications, (a) => a.scope + "/" + a.name, 4, (row, a) => {
+    put(row.cells[0], a.scope + "/" + a.name);
+    put(row.cells[1], a.state, a.state === "ready" ? "good" : a.state === "failed" ? "bad" : "");
+    put(row.cells[2], a.pids.length);
+    put(row.cells[3], a.restarts);
+  });
+  $("tunnels-section").hidden = !s.tunnels_leaving.length;
+  rows($("tunnels").tBodies[0], s.tunnels_leaving, (t) => t.name + t.close_at, 3, (row, t) => {
+    put(row.cells[0], t.name);
+    put(row.cells[1], t.open);
+    put(row.cells[2], t.close_at);
+  });
+}
+
+const states = { eligible: "good", cold: "warn", draining: "warn", down: "bad", broken: "bad" };
+const columns = ["peer", "state", "weight", "active", "chosen", "failed", "breakers", "connections", "health checks"];
+const sections = new Map();
+
+function section(key) {
+  let s = sections.get(key);
+  if (!s) {
+    s = document.createElement("section");
+    s.className = "group";
+    const h = document.createElement("h3"), name = document.createElement("span"), about = document.createElement("small");
+    h.append(name, " ", about);
+    const table = document.createElement("table"), head = table.createTHead().insertRow();
+    for (const c of columns) {
+      const th = document.createElement("th");
+      th.scope = "col";
+      th.textContent = c;
+      head.append(th);
+    }
+    s.append(h, table);
+    s.parts = { name, about, body: table.createTBody() };
+    sections.set(key, s);
+    $("group-list").append(s);
+  }
+  return s;
+}
+
+// checks is the last health checks of a peer that this page has seen.
+function checks(key, p) {
+  if (!p.last_probe) return "";
+  const seen = probes.get(key) ?? { at: "", text: "" };
+  if (seen.at !== p.last_probe.at) {
+    seen.at = p.last_probe.at;
+    seen.text = (seen.text + (p.last_probe.result === "success" ? "▁" : "█")).slice(-30);
+    probes.set(key, seen);
+  }
+  return seen.text + (p.last_probe.reason && p.last_probe.result !== "success" ? " " + p.last_probe.reason : "");
+}
+
+function groups(list) {
+  const want = $("filter").value.trim().toLowerCase(), trouble = $("trouble").checked, live = new Set();
+  let shown = 0, all = 0;
+  for (const g of list) {
+    const key = g.scope + "/" + g.name, s = section(key);
+    live.add(key);
+    all += g.peers.length;
+    const words = (key + " " + g.routes.map((r) => r.vhost + r.uri).join(" ")).toLowerCase();
+    const peers = g.peers.filter((p) => (!trouble || p.state !== "eligible") && (!want || words.includes(want) || p.state.includes(want)));
+    shown += peers.length;
+    const hide = !peers.length && (trouble || want !== "");
+    if (s.hidden !== hide) s.hidden = hide;
+    put(s.parts.name, key);
+    put(s.parts.about, `${g.policy}, ${g.protocol}; ${g.peers.filter((p) => p.state === "eligible").length} of ${g.peers.length} have requests; ${g.routes.map((r) => r.vhost + " " + r.uri).join(", ")}` +
+      (g.no_upstream ? `; ${g.no_upstream} requests found no peer` : ""));
+    rows(s.parts.body, peers, (p) => p.ordinal, columns.length, (row, p) => {
+      const open = [["dial", p.dial_breaker], ["response", p.response_breaker]].filter(([, b]) => b !== "closed").map(([n, b]) => `${n} ${b.replace("_", "-")}`);
+      put(row.cells[0], p.ordinal);
+      put(row.cells[1], p.state, states[p.state] ?? "");
+      put(row.cells[2], p.weight);
+      put(row.cells[3], p.active);
+      put(row.cells[4], number.format(p.selections));
+      put(row.cells[5], number.format(p.failures), p.failures > 0 ? "warn" : "");
+      put(row.cells[6], open.length ? open.join(", ") : "closed", open.length ? "bad" : "");
+      put(row.cells[7], p.pool ? `${p.pool.busy} busy, ${p.pool.idle} idle` : "");
+      put(row.cells[8], checks(key + p.ordinal, p), "probes");
+    });
+  }
+  for (const [key, s] of sections) if (!live.has(key)) { s.remove(); sections.delete(key); }
+  put($("shown"), want || trouble ? `${shown} of ${all} peers` : `${all} peers in ${list.length} groups`);
+}
+
+let upstreams = [];
+
+async function get(path) {
+  const r = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+  if (!r.ok) throw new Error(`${path}: ${r.status}`);
+  return r.json();
+}
+
+async function tick() {
+  clearTimeout(timer);
+  if (!paused && !document.hidden) {
+    try {
+      const [s, u] = await Promise.all([get("api/v1/status"), get("api/v1/upstreams")]);
+      const now = performance.now();
+      upstreams = u.groups;
+      traffic(s, now);
+      configuration(s);
+      errors(s, now);
+      others(s);
+      groups(upstreams);
+      last = { s, at: now };
+      failures = 0;
+      const down = upstreams.flatMap((g) => g.peers).filter((p) => p.state !== "eligible").length;
+      put($("summary"), s.draining ? "stopping" : down ? `serving; ${down} ${down === 1 ? "peer has" : "peers have"} no requests` : "serving", s.draining || down ? "warn" : "good");
+    } catch {
+      failures++;
+      put($("summary"), "the server does not answer", "bad");
+    }
+  }
+  timer = setTimeout(tick, every * Math.min(8, 1 + failures));
+}
+
+$("filter").addEventListener("input", () => groups(upstreams));
+$("trouble").addEventListener("change", () => groups(upstreams));
+$("pause").addEventListener("click", () => {
+  paused = !paused;
+  put($("pause"), paused ? "Go on" : "Pause");
+  $("pause").setAttribute("aria-pressed", String(paused));
+  if (!paused) tick();
+});
+document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
+tick();
