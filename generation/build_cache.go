@@ -153,3 +153,30 @@ func (g *Generation) OpenStores(log *slog.Logger) {
 		}
 	}
 }
+
+// PageCacheOf returns the page cache of a virtual host, by its name, or else by a host
+// name that some listener maps to it; nil if it has none. name is "" if there is no such
+// virtual host.
+func (g *Generation) PageCacheOf(vhost, host string) (site *pagecache.Site, name string) {
+	for _, m := range g.table.Listeners {
+		for _, v := range m.All() {
+			if vhost != "" && v.Name == vhost {
+				return v.Cache, v.Name
+			}
+		}
+	}
+	if vhost != "" {
+		return nil, ""
+	}
+	for _, m := range g.table.Listeners {
+		if v, ok := m.Named(host); ok {
+			return v.Cache, v.Name
+		}
+	}
+	for _, m := range g.table.Listeners {
+		if v, ok := m.Find(host); ok {
+			return v.Cache, v.Name
+		}
+	}
+	return nil, ""
+}

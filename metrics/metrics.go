@@ -37,6 +37,7 @@ type Gauges struct {
 	Compression func() Compression
 
 	ProxyCache func() ProxyCache
+	PageCache  func() PageCache
 }
 
 // Metrics are the counters of one process. They outlive every configuration and
@@ -79,7 +80,7 @@ func New() *Metrics {
 	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
 	fastcgi, lsapi := m.gateways()
-	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &proxyCacheCollector{m})
+	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &proxyCacheCollector{m}, newPageCacheCollector(m))
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},

@@ -40,6 +40,7 @@ type Cache struct {
 	private   atomic.Int64  // private entries, so that look-ups can be spared where there are none
 	filling   atomic.Int64  // bytes of bodies that are being stored
 	passes    [4096]atomic.Uint64
+	reasons   [1024]atomic.Pointer[Reason]
 	seed      maphash.Seed
 	counts    [numCounts]atomic.Uint64
 

@@ -147,6 +147,7 @@ func (r *Run) decide(steered bool) {
 	r.keep = r.judge(&asked, vary, tags)
 	if !r.keep.store {
 		s.Cache.count(r.keep.count)
+		s.Cache.noted(r.key, r.keep.why, r.began)
 	}
 	s.Cache.passed(r.key, !r.keep.store)
 	if !r.keep.store && r.flight != nil {

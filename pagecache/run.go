@@ -119,6 +119,9 @@ func (r *Run) Serve(q Question, h exchange.Handler) (err error) {
 	if r.reason = r.bypasses(); r.reason != "" {
 		r.outcome = bypass
 		c.count(Bypasses)
+		if r.rules.bypass != "" {
+			c.count(ByRule)
+		}
 		return h.Serve(x)
 	}
 	r.identify()

@@ -52,6 +52,7 @@ func (s *Server) observe() {
 			n := s.kept.Encoders.Counts()
 			return metrics.Compression{Gzip: n.Gzip, Brotli: n.Brotli, Zstd: n.Zstd, In: n.In, Out: n.Out, Refused: n.Refused, Memory: n.InUse}
 		},
+		PageCache: s.pageCacheCounts,
 		Rates: func() []metrics.Rate {
 			if site := s.current.Load(); site != nil {
 				return site.Rates()
@@ -103,7 +104,7 @@ func (s *Server) http2Counts() metrics.HTTP2 {
 func (s *Server) state() status.State {
 	n := s.front.Snapshot()
 	out := status.State{Version: Version, Started: s.started, Draining: s.draining.Load(), Reload: status.Reload{Result: "none"},
-		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), Apps: s.apps.List()}
+		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), Apps: s.apps.List(), Caches: s.cacheDocument}
 	if r := s.reloaded.Load(); r != nil {
 		out.Reload = *r
 	}

@@ -48,6 +48,9 @@ func (s *Server) commands() http.Handler {
 	mux.HandleFunc("POST /v1/rollback", s.rollbackByOrder)
 	mux.HandleFunc("POST /v1/explain", s.explainByOrder)
 	mux.HandleFunc("POST /v1/diff", s.diffByOrder)
+	mux.HandleFunc("POST /v1/cache/list", s.listPages)
+	mux.HandleFunc("POST /v1/cache/why", s.whyPage)
+	mux.HandleFunc("POST /v1/cache/purge", s.purgePages)
 	return mux
 }
 

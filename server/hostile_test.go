@@ -338,6 +338,9 @@ func (b *backends) serve(c net.Conn) {
 		}
 		b.keep(raw.String())
 		raw.Reset()
+		if strings.HasSuffix(r.URL.Path, "/stored") {
+			body = []byte("leak")
+		}
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
 }
@@ -350,6 +353,9 @@ func (b *backends) serveFCGI(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(&fields, " %s=%s", name, strings.Join(r.Header[name], ","))
 		}
 		b.keep(fmt.Sprintf("FastCGI %s %s%s length %d: %s", r.Method, r.URL.Path, fields.String(), r.ContentLength, body))
+	}
+	if strings.HasSuffix(r.URL.Path, "/stored") {
+		body = []byte("leak")
 	}
 	w.Write(body)
 }

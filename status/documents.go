@@ -26,6 +26,7 @@ type State struct {
 	Tunnels    int               // upgraded ones among them
 	Leaving    []Leaving         // those that will be closed
 	Apps       []apps.Info       // that the server starts
+	Caches     func() Caches     // nil: not known
 	Management Config            // of the management listener; Addr "": there is none
 }
 

@@ -51,6 +51,8 @@ type backend struct {
 //	reset     closes without an answer
 //	trailers  sends a hint before and trailers behind the body
 //
+// fcgi also answers with the fields NAME:VALUE of parameters say of the query.
+//
 // lsapi knows:
 //
 //	garbage   answers with bytes that are no packet
@@ -201,6 +203,10 @@ func (b *backend) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		defer w.Header().Set("X-Sum", "9")
 		defer w.Header().Set(http.TrailerPrefix+"X-Late", "1")
 	}
+	for _, field := range r.URL.Query()["say"] {
+		name, value, _ := strings.Cut(field, ":")
+		w.Header().Add(name, value)
+	}
 	fmt.Fprintf(w, "from %s\n%s", b.name, text)
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		fmt.Fprintf(w, "certificate of %s\n", r.TLS.PeerCertificates[0].Subject.CommonName)
@@ -229,6 +235,10 @@ func (b *backend) serveFCGI(w http.ResponseWriter, r *http.Request) {
 		vars["SCRIPT_FILENAME"], vars["PATH_TRANSLATED"], r.ContentLength, body)
 	b.record(text)
 	w.Header().Set("Content-Type", "text/plain")
+	for _, field := range r.URL.Query()["say"] {
+		name, value, _ := strings.Cut(field, ":")
+		w.Header().Add(name, value)
+	}
 	fmt.Fprintf(w, "from %s\n%s", b.name, text)
 }
 

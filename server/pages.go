@@ -1,0 +1,160 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"httpjet/control"
+	"httpjet/metrics"
+	"httpjet/pagecache"
+	"httpjet/status"
+)
+
+// PagesRequest is the body of POST /v1/cache/list, /v1/cache/why and /v1/cache/purge on
+// the control socket.
+type PagesRequest struct {
+	VHost  string `json:"vhost"`   // "": all, or the one that the URL leads to
+	Path   string `json:"path"`    // list: entries whose path begins so
+	Most   int    `json:"most"`    // list: entries told
+	URL    string `json:"url"`     // why
+	Items  string `json:"items"`   // purge: as in X-LiteSpeed-Purge
+	DryRun bool   `json:"dry_run"` // purge: count only
+}
+
+// PagesAnswer is the answer to them.
+type PagesAnswer struct {
+	Entries []pagecache.Listed `json:"entries,omitempty"`
+	Count   int                `json:"count"`           // entries that there are, or that a purge is about
+	Last    *pagecache.Reason  `json:"last,omitempty"`  // why: of the last answer that was not stored
+	Cached  bool               `json:"cached"`          // why: the virtual host has a page cache
+	VHost   string             `json:"vhost,omitempty"` // why, purge
+}
+
+var errNoPages = errors.New("no virtual host of this server has a page cache")
+
+// most is how many entries a list has.
+const most = 1000
+
+func (s *Server) listPages(w http.ResponseWriter, r *http.Request) {
+	var in PagesRequest
+	var out PagesAnswer
+	err := control.Read(r, &in)
+	c := s.pages.Load()
+	switch {
+	case err != nil:
+	case c == nil:
+		err = errNoPages
+	default:
+		if in.Most <= 0 || in.Most > most {
+			in.Most = most
+		}
+		out.Entries, out.Count = c.List(in.VHost, in.Path, in.Most)
+	}
+	control.Answer(w, out, err)
+}
+
+func (s *Server) whyPage(w http.ResponseWriter, r *http.Request) {
+	var in PagesRequest
+	var out PagesAnswer
+	err := control.Read(r, &in)
+	if err == nil {
+		out, err = s.why(in)
+	}
+	control.Answer(w, out, err)
+}
+
+func (s *Server) why(in PagesRequest) (out PagesAnswer, err error) {
+	u, err := url.Parse(in.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return out, fmt.Errorf("%q is no http or https URL", in.URL)
+	}
+	g := s.current.Load().Generation
+	site, name := g.PageCacheOf(in.VHost, u.Host)
+	out.VHost = name
+	if site == nil {
+		if name == "" {
+			return out, fmt.Errorf("no virtual host answers for %q", u.Host)
+		}
+		return out, nil
+	}
+	target := u.EscapedPath()
+	if target == "" {
+		target = "/"
+	}
+	if u.RawQuery != "" {
+		target += "?" + u.RawQuery
+	}
+	out.Cached = true
+	out.Entries, out.Last = site.Why(u.Scheme, u.Host, target)
+	out.Count = len(out.Entries)
+	return out, nil
+}
+
+func (s *Server) purgePages(w http.ResponseWriter, r *http.Request) {
+	var in PagesRequest
+	var out PagesAnswer
+	err := control.Read(r, &in)
+	if err == nil {
+		out, err = s.purge(in)
+	}
+	control.Answer(w, out, err)
+}
+
+func (s *Server) purge(in PagesRequest) (out PagesAnswer, err error) {
+	g := s.current.Load().Generation
+	site, name := g.PageCacheOf(in.VHost, "")
+	switch {
+	case in.VHost == "":
+		return out, errors.New("name the virtual host whose entries are to be purged")
+	case name == "":
+		return out, fmt.Errorf("virtual host %q is not declared", in.VHost)
+	case site == nil:
+		return out, fmt.Errorf("virtual host %q has no page cache", in.VHost)
+	case strings.TrimSpace(in.Items) == "":
+		return out, errors.New("name what is to be purged: *, /path, tag=NAME")
+	}
+	n, bad := site.Cache.PurgeItems(name, in.Items, in.DryRun)
+	if bad != nil {
+		return out, fmt.Errorf("%q names nothing that can be purged", bad[0])
+	}
+	out.Count, out.VHost = n, name
+	if !in.DryRun {
+		s.log.Info("page cache purged", "vhost", name, "items", in.Items, "entries", n)
+	}
+	return out, nil
+}
+
+// pageCacheCounts are those of the page cache, 0 as long as there is none.
+func (s *Server) pageCacheCounts() metrics.PageCache {
+	c := s.pages.Load()
+	if c == nil {
+		return metrics.PageCache{}
+	}
+	t := c.Totals()
+	return metrics.PageCache{
+		Hits: t.Get(pagecache.Hits), StaleHits: t.Get(pagecache.HitsStale), ErrorHits: t.Get(pagecache.HitsOnError),
+		Misses: t.Get(pagecache.Misses), Bypasses: t.Get(pagecache.Bypasses), Stored: t.Get(pagecache.Stores),
+		StoredPrivate: t.Get(pagecache.StoresPrivate), Rejected: t.Get(pagecache.Rejected), Refused: t.Get(pagecache.Refused),
+		ByRule: t.Get(pagecache.ByRule), NotAsked: t.Get(pagecache.NotAsked), Private: t.Get(pagecache.Private),
+		NoStore: t.Get(pagecache.NoStore), Other: t.Get(pagecache.Other), Purges: t.Get(pagecache.Purges),
+		Expired: t.Get(pagecache.Expired), Swept: t.Get(pagecache.Swept), Evicted: t.Stored.Evicted,
+		ReadErrors: t.Get(pagecache.ReadErrors), WriteErrors: t.Get(pagecache.WriteErrors), FullErrors: t.Get(pagecache.FullErrors),
+		Entries: t.Stored.Entries, Bytes: t.Stored.Bytes, DiskBytes: t.Stored.Disk, DiskMax: t.MaxDisk, Tags: int64(t.Stored.Tags),
+		Refreshing: int64(t.Refreshing),
+	}
+}
+
+// cacheDocument is what /api/v1/cache tells.
+func (s *Server) cacheDocument() status.Caches {
+	n, p := s.pageCacheCounts(), s.kept.ProxyCacheCounts()
+	out := status.Caches{ProxyCache: status.ProxyCache{Entries: p.Entries, Bytes: p.Bytes, Hits: p.Hits, Misses: p.Misses}}
+	if c := s.pages.Load(); c != nil {
+		out.PageCache = &status.PageCache{Entries: n.Entries, Private: c.Totals().Private, Bytes: n.Bytes, DiskBytes: n.DiskBytes, DiskMax: n.DiskMax, Tags: n.Tags,
+			Hits: n.Hits, StaleHits: n.StaleHits, ErrorHits: n.ErrorHits, Misses: n.Misses, Bypasses: n.Bypasses,
+			Stores: n.Stored + n.StoredPrivate, Purges: n.Purges, Evictions: n.Evicted, Refreshing: n.Refreshing}
+	}
+	return out
+}
