@@ -138,6 +138,8 @@ func sameNames(a, b []string) bool {
 // same at once.
 func (h *Handler) Serve(x *exchange.Exchange) error {
 	switch m := x.Req.Method; {
+	case x.Route.Foreign: // R-LSN-4: both ways
+		return h.bypass(x, freshness.Bypass)
 	case m != "GET" && m != "HEAD":
 		x.Use(&passage{h: h, fwd: freshness.Method})
 		return h.Next.Serve(x)
@@ -252,7 +254,7 @@ func (h *Handler) Explain(x *exchange.Exchange) error {
 	l.fill(x)
 	e, others := h.find(x, l)
 	switch m := x.Req.Method; {
-	case m != "GET" && m != "HEAD" || x.Req.Length != 0 || l.tunnel || l.wants.Any(freshness.NoStore):
+	case x.Route.Foreign || m != "GET" && m != "HEAD" || x.Req.Length != 0 || l.tunnel || l.wants.Any(freshness.NoStore):
 		x.Note("cache", "the proxy cache takes no part in this request")
 	case e == nil && others:
 		x.Note("cache", "responses are kept for this target, but none for the values of the fields that select them")

@@ -245,6 +245,26 @@ func TestNotKept(t *testing.T) {
 	})
 }
 
+// R-LSN-4: hosts that nobody has mapped by name neither get what is kept nor leave
+// anything.
+func TestForeignHostsBypass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, o := site(t, freshness.Rules{})
+		foreign := exchange.HandlerFunc(func(x *exchange.Exchange) error {
+			x.Route.Foreign = true
+			return h.Serve(x)
+		})
+		o.says(reply(200, "one", fresh))
+		ask(h, "GET /")
+		o.says(reply(200, "two", fresh))
+		expect(t, ask(foreign, "GET /"), `200 "two" fwd=bypass`)
+		ask(foreign, "POST /")
+		ask(foreign, "GET /other")
+		expect(t, ask(h, "GET /"), `200 "one" hit; ttl=60`)
+		expect(t, ask(h, "GET /other"), `200 "two" fwd=uri-miss; fwd-status=200; stored`)
+	})
+}
+
 // A body that is cut, or ends before its length, is never kept (G56, R-STREAM-4).
 func TestCutBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
