@@ -140,7 +140,10 @@ func newH2(c *conn) *h2conn {
 
 // serve is the connection's work on the goroutine of serveConn, at its beginning
 // or after it was parked.
-func (c *h2conn) serve() { c.read() }
+func (c *h2conn) serve() {
+	c.now = time.Now()
+	c.read()
+}
 
 // readH2 goes on as the reader.
 func readH2(c *h2conn) { c.read() }

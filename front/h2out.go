@@ -201,7 +201,7 @@ func (c *h2conn) put(p []byte, waits bool) (sent int, err error) {
 	for {
 		n, err := c.sock.raw.Write(p[sent:], c.extendWrite)
 		sent += n
-		if err == nil || n == 0 || !timedOut(err) || c.state.Load() == connClosed {
+		if err == nil || n == 0 || !timedOut(err) || c.hurried.Load() || c.state.Load() == connClosed {
 			return sent, err
 		}
 		c.mu.Lock()

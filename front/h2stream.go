@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"httpjet/exchange"
 	"httpjet/h1"
@@ -36,7 +35,6 @@ type h2stream struct {
 	id    uint32
 	rank  h2.Rank // guarded by c.mu
 	place atomic.Int32
-	text  [32]byte // id of the request
 
 	expect  bool // the client may wait for a 100
 	started atomic.Bool
@@ -147,8 +145,8 @@ func (s *h2stream) MayWait() { s.leave() }
 // fill sets x.Req from the head. Its error is the answer.
 func (s *h2stream) fill(h *h2.Head, ends bool) error {
 	c, q := s.c, &s.x.Req
-	s.text = newID()
-	q.ID = unsafe.String(&s.text[0], len(s.text)) // s is not used again before x is
+	id := newID()
+	q.ID = string(id[:])
 	q.Proto, q.Method, q.Scheme, q.Target, q.Host = "HTTP/2.0", h.Method, "http", h.Path, h.Authority
 	if c.tls != nil { // :scheme is the client's word
 		q.Scheme, q.TLS = "https", c.tls

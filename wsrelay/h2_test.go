@@ -1,5 +1,7 @@
 package wsrelay
 
+//lint:file-ignore SA1019 the transport of net/http is not known to make an extended CONNECT
+
 import (
 	"crypto/tls"
 	"io"
