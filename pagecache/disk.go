@@ -42,6 +42,9 @@ const (
 	nameLen  = 24
 	dirName  = "httpjet" // ours, below what the operator names
 	tempName = ".new-"
+
+	// distrusted says that a process has run beside the one that had the files.
+	distrusted = "purges.distrusted"
 )
 
 // Disk returns the files of a directory, made if need be. An error says why it cannot
@@ -62,7 +65,13 @@ func (c *Cache) Disk(dir string) (*Disk, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
+		// What this process purges is not noted there: the next one believes no file.
+		os.WriteFile(filepath.Join(dir, distrusted), nil, 0o600)
 		return nil, errors.New("another process uses it")
+	}
+	if _, err := os.Lstat(filepath.Join(dir, distrusted)); err == nil {
+		os.Remove(filepath.Join(dir, "purges"))
+		os.Remove(filepath.Join(dir, distrusted))
 	}
 	d := &Disk{dir: dir, log: c.log, cache: c, lock: lock}
 	if d.journal, err = openJournal(filepath.Join(dir, "purges")); err != nil {

@@ -345,8 +345,18 @@ func TestADirectoryHasOneUser(t *testing.T) {
 	if d, err := s.Cache.Disk(dir + "/."); err != nil || d != s.Disk {
 		t.Error("the same directory is another disk")
 	}
+	now := time.Now()
+	s.ask(get{target: "/", now: now}, says(200, opted, "old"))
+	s.Cache.Close()
+	s = onDisk(t, dir, Options{}) // what the second one has purged is not known
+	if got := s.ask(get{target: "/", now: now}, says(200, opted, "new")); got.body != "new" {
+		t.Errorf("%+v", got)
+	}
 	s.Cache.Close()
 	s = onDisk(t, dir, Options{})
+	if got := s.ask(get{target: "/", now: now}, says(200, opted, "newer")); got.body != "new" {
+		t.Errorf("%+v", got)
+	}
 	s.Cache.Close()
 }
 
