@@ -9,10 +9,6 @@ import (
 	"httpjet/exchange"
 )
 
-// What is said of the steps that are not built yet. Cache settings are findings of
-// the check.
-const notBuilt = "not built yet"
-
 // explainHost notes how the virtual host and the client were found.
 func (t *Table) explainHost(x *exchange.Exchange, v *VHost, peer netip.Addr) {
 	_, named := t.Listeners[x.Req.Listener].Named(x.Req.Host)
@@ -163,7 +159,14 @@ func (v *VHost) explainRoute(x *exchange.Exchange, r *route, t *Table) {
 	if r.target != "" {
 		x.Note("proxied by rule", "%s goes upstream", r.target)
 	}
-	x.Note("cache", notBuilt)
+	switch local := r.kind == exchange.FastCGI || r.kind == exchange.LSAPI; {
+	case v.Cache == nil:
+		x.Note("page cache", "the host has none")
+	case !local && r.kind != exchange.Proxy:
+		x.Note("page cache", "not for routes of this kind")
+	default:
+		x.Note("page cache", "asked before the handler, within its policy; httpjet cache why tells of an entry")
+	}
 	x.Note("handler", "%s", r.kind)
 	if x.Route.Group != "" {
 		x.Detail("processor %s of scope %s", x.Route.Group, x.Route.Scope)
