@@ -64,12 +64,27 @@ func (v *VHost) follow(x *exchange.Exchange, c *Context, l *local) (*Context, bo
 	return nil, false, exchange.Fail(500, "bad_rewrite", "redirect contexts have led from one to another over %d times", maxPasses)
 }
 
-// page answers a failure with the operator's page for its status (R-PIPE-10). It is
+// page answers a failure with the page for its status (R-PIPE-10): that of ErrorDocument
+// in the .htaccess files about the path, of which l knows, else the operator's. It is
 // only for failures of our own: what an upstream or an application says is no error
 // here. A page that fails itself is not used, so there is no loop.
-func (v *VHost) page(x *exchange.Exchange, failure error) error {
+func (v *VHost) page(x *exchange.Exchange, l *local, failure error) error {
 	status := exchange.StatusOf(failure)
-	if x.Started() || x.Upgraded() || x.Explaining() || status < 400 || status == 499 {
+	if failure == errAnswered || x.Started() || x.Upgraded() || x.Explaining() || status < 400 || status == 499 {
+		return failure
+	}
+	e, known := errors.AsType[*exchange.Error](failure)
+	if !known {
+		e = &exchange.Error{Status: status, Reason: exchange.ReasonOf(failure), Err: failure}
+	}
+	if l != nil && l.settings != nil {
+		if to, isText, ok := l.settings.Document(status); ok {
+			if err, done := v.present(x, e, to, isText); done {
+				return err
+			}
+		}
+	}
+	if !v.hasPages {
 		return failure
 	}
 	pages := v.Pages
@@ -78,26 +93,43 @@ func (v *VHost) page(x *exchange.Exchange, failure error) error {
 			pages = c.Pages
 		}
 	}
-	url := pages[status]
-	if url == "" {
-		return failure
-	}
-	e, known := errors.AsType[*exchange.Error](failure)
-	if !known {
-		e = &exchange.Error{Status: status, Reason: exchange.ReasonOf(failure), Err: failure}
-	}
-	if url[0] != '/' {
-		if status == 401 {
-			return failure // the challenge would be lost
-		}
-		return &exchange.Error{Status: 302, Reason: e.Reason, Err: e.Err, Close: e.Close, Fields: []exchange.Field{{Name: "Location", Value: url}}}
-	}
-	if err := v.localPage(x, e, url); err != nil && x.Started() {
+	if err, done := v.present(x, e, pages[status], false); done {
 		return err
-	} else if err != nil {
-		return failure
 	}
-	return nil
+	return failure
+}
+
+// present answers e with a text, by a path of this host, or with a redirect to a URL. done
+// is false if that cannot be.
+func (v *VHost) present(x *exchange.Exchange, e *exchange.Error, to string, isText bool) (err error, done bool) {
+	switch {
+	case to == "":
+		return nil, false
+	case isText:
+		err = x.Page(e, text{e, to})
+	case to[0] == '/':
+		err = v.localPage(x, e, to)
+	case e.Status == 401:
+		return nil, false // the challenge would be lost
+	default:
+		return &exchange.Error{Status: 302, Reason: e.Reason, Err: e.Err, Close: e.Close, Fields: []exchange.Field{{Name: "Location", Value: to}}}, true
+	}
+	return err, err == nil || x.Started()
+}
+
+// text is a page that is a text.
+type text struct {
+	e  *exchange.Error
+	to string
+}
+
+// Serve sends it.
+func (t text) Serve(x *exchange.Exchange) error {
+	x.Use(&errorHead{t.e})
+	x.Resp.Fields.Set("Content-Type", "text/html; charset=utf-8")
+	x.Resp.Length = int64(len(t.to))
+	_, err := x.Write([]byte(t.to))
+	return err
 }
 
 // unconditional are the fields that ask for less than a page.
@@ -106,7 +138,7 @@ var unconditional = [...]string{"Range", "If-Range", "If-Match", "If-None-Match"
 // localPage serves a page as if a GET without a body had asked for it; the request
 // is then what it was, for logs.
 func (v *VHost) localPage(x *exchange.Exchange, e *exchange.Error, url string) error {
-	r, route := x.Req, x.Route
+	r, route, variables := x.Req, x.Route, len(x.Env)
 	x.Resource.Close()
 	x.Resource = exchange.Resource{}
 	for _, name := range unconditional {
@@ -120,6 +152,9 @@ func (v *VHost) localPage(x *exchange.Exchange, e *exchange.Error, url string) e
 	err := x.Page(e, exchange.HandlerFunc(func(x *exchange.Exchange) error { return v.servePage(x, e, url) }))
 	fields := x.Req.Fields
 	x.Req, x.Route = r, route
+	if err != nil && !x.Started() {
+		x.Env = x.Env[:min(variables, len(x.Env))]
+	}
 	x.Req.Fields = fields
 	return err
 }
@@ -155,3 +190,26 @@ func (v *VHost) servePage(x *exchange.Exchange, e *exchange.Error, url string) e
 	x.Use(&errorHead{e})
 	return r.handler.Serve(x)
 }
+
+// errorHead keeps status and fields of an error on the answer that a page makes.
+type errorHead struct{ e *exchange.Error }
+
+// Head is that of exchange.Filter.
+func (h *errorHead) Head(x *exchange.Exchange) bool {
+	f := &x.Resp.Fields
+	x.Resp.Status = h.e.Status
+	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-Range", "Location"} {
+		f.Del(name)
+	}
+	for _, e := range h.e.Fields {
+		f.Set(e.Name, e.Value)
+	}
+	if h.e.Close {
+		f.Set("Connection", "close")
+	}
+	f.Set("Cache-Control", "private, no-cache, max-age=0")
+	return false
+}
+
+// Wrap is never called: Head wants no body.
+func (h *errorHead) Wrap(next exchange.Sink) exchange.Sink { return next }

@@ -1,10 +1,8 @@
 package contexts
 
 import (
-	"errors"
 	"strings"
 
-	"httpjet/docroot"
 	"httpjet/exchange"
 	"httpjet/rewrite"
 )
@@ -188,99 +186,6 @@ func (v *VHost) handlerOf(x *exchange.Exchange, l *local, suffix string) (s *Scr
 	}
 	return s, handler, off
 }
-
-// document answers an error as ErrorDocument says: with the status of the error, by a
-// file, a script, a text or, as in Apache, a redirect to a URL. What goes wrong on the
-// way leaves the error as it was (R-PIPE-10).
-func (v *VHost) document(x *exchange.Exchange, l *local, failure error) error {
-	e, ok := errors.AsType[*exchange.Error](failure)
-	if !ok || e.Status < 400 || x.Started() || l.settings == nil || x.Explaining() {
-		return failure
-	}
-	to, isText, ok := l.settings.Document(e.Status)
-	switch {
-	case !ok:
-		return failure
-	case !isText && to[0] != '/':
-		return exchange.Redirect(302, to)
-	}
-	x.Failed = true
-	x.Resource.Close()
-	if isText {
-		x.Use(&errorHead{e})
-		x.Resp.Fields.Reset()
-		x.Resp.Fields.Add("Content-Type", "text/html; charset=utf-8")
-		x.Resp.Length = int64(len(to))
-		if err := x.Start(e.Status); err != nil {
-			return err
-		}
-		_, err := x.Write([]byte(to))
-		return err
-	}
-	if err := v.serveDocument(x, e, to); err != nil && x.Started() {
-		return err
-	} else if err != nil {
-		return failure
-	}
-	return nil
-}
-
-// serveDocument serves the file or script at a path of this virtual host, if it may be
-// served to the client.
-func (v *VHost) serveDocument(x *exchange.Exchange, e *exchange.Error, to string) error {
-	path, query, err := docroot.CleanPath(to)
-	if err != nil {
-		return err
-	}
-	method, length := x.Req.Method, x.Req.Length
-	if method != "HEAD" {
-		x.Req.Method = "GET"
-	}
-	x.Req.Path, x.Req.Query, x.Req.Length = path, query, 0
-	x.Req.Fields.DelFunc(func(f exchange.Field) bool {
-		return exchange.EqualName(f.Name, "Range") || len(f.Name) > 3 && exchange.EqualName(f.Name[:3], "If-")
-	})
-	defer func() { x.Req.Method, x.Req.Length = method, length }()
-	l := &local{used: true}
-	if err := v.hidden(x, l); err != nil {
-		return err
-	}
-	r, err := v.choose(x, nil, nil, l)
-	if err != nil || r.files == nil {
-		return errors.Join(errors.New("no file"), err)
-	}
-	if err := v.guardAll(x, path); err != nil {
-		return err
-	}
-	if err := v.openFile(x, &r, l); err != nil {
-		return err
-	}
-	x.Use(&errorHead{e})
-	return r.handler.Serve(x)
-}
-
-// errorHead keeps status and fields of an error on the answer that a document makes.
-type errorHead struct{ e *exchange.Error }
-
-// Head is that of exchange.Filter.
-func (h *errorHead) Head(x *exchange.Exchange) bool {
-	f := &x.Resp.Fields
-	x.Resp.Status = h.e.Status
-	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-Range", "Location"} {
-		f.Del(name)
-	}
-	for _, e := range h.e.Fields {
-		f.Set(e.Name, e.Value)
-	}
-	if h.e.Close {
-		f.Set("Connection", "close")
-	}
-	f.Set("Cache-Control", "private, no-cache, max-age=0")
-	return false
-}
-
-// Wrap is never called: Head wants no body.
-func (h *errorHead) Wrap(next exchange.Sink) exchange.Sink { return next }
 
 // media is the type that a rule with [T] gives a file.
 type media string

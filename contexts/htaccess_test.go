@@ -344,7 +344,7 @@ func TestHtaccessErrorDocument(t *testing.T) {
 	s.field("/none", "X-Ok", "")
 	s.want("/f", "403 go away")
 	s.want("/gone", "302 http://b.test/gone")
-	s.want("/php/x", "404 php /err.php /php/x")
+	s.want("/php/x", "404 php /err.php /err.php")
 	s.want("/shut/x", "403")
 	s.want("/def/x", "404")
 	s.want("/hid/x", "404")

@@ -67,16 +67,10 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 	if err == nil {
 		err = t.cleanPath(x)
 	}
-	if err == nil {
-		err = v.serve(x, t)
+	if err != nil {
+		return v.page(x, nil, err)
 	}
-	if err != nil && err != errAnswered && v.hasPages {
-		err = v.page(x, err)
-	}
-	if err == errAnswered {
-		return nil
-	}
-	return err
+	return v.serve(x, t)
 }
 
 // findVHost routes by Host, else by the name of the TLS handshake (R-LSN-2). A name that

@@ -90,26 +90,30 @@ func (v *VHost) open() error {
 	return nil
 }
 
-// serve takes x from its clean path to a handler, or to what .htaccess files say of
-// its error.
-func (v *VHost) serve(x *exchange.Exchange, t *Table) error {
+// serve takes x from its clean path to a handler, or to the page of its error.
+func (v *VHost) serve(x *exchange.Exchange, t *Table) (err error) {
 	if v.Compress != nil {
 		v.Compress.Join(x) // first: nearest to the wire
 	}
 	if v.Cache != nil {
-		return v.serveCached(x, t)
+		err = v.serveCached(x, t)
+	} else {
+		err = v.serveWith(x, t, nil)
 	}
-	return v.serveWith(x, t, nil)
+	if err == errAnswered {
+		return nil
+	}
+	return err
 }
 
 func (v *VHost) serveWith(x *exchange.Exchange, t *Table, run *pagecache.Run) error {
-	if v.Htaccess == nil {
-		return v.route(x, t, nil, run)
+	var l *local
+	if v.Htaccess != nil {
+		l = &local{}
 	}
-	l := &local{}
 	err := v.route(x, t, l, run)
 	if err != nil {
-		err = v.document(x, l, err)
+		err = v.page(x, l, err)
 	}
 	return err
 }
