@@ -20,8 +20,8 @@ const module = "httpjet"
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
-	/* 1 wires    */ "store rawio epoll h1 h2 tlsconf staples acme rewrite access docroot handover accesslog metrics trace headers apps freshness compress",
-	/* 2 upstream */ "extproc pagecache",
+	/* 1 wires    */ "store rawio epoll h1 h2 tlsconf staples acme access docroot handover accesslog metrics trace headers apps freshness compress",
+	/* 2 upstream */ "extproc pagecache rewrite",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
 	/* 5 handlers */ "proxy proxycache script static listing wsrelay probes",

@@ -160,7 +160,7 @@ func runs(t string) bool {
 }
 
 func (b *builder) checkExpires(at xmlconf.Place, other, byType string) {
-	_, bad := static.NewExpires(other, byType)
+	_, bad := headers.NewExpires(other, byType)
 	for _, err := range bad {
 		b.fs.Warn("W-SKIPPED", at, "write A and seconds, or words such as access plus 1 month", "expires: %v; it is left out", err)
 	}
@@ -232,7 +232,7 @@ func (b *builder) buildStatic(a answers) *static.Handler {
 	// What the operator's own fields say goes before.
 	keep := a.expires && !a.ops.Gives("Cache-Control") && !a.ops.Gives("Expires")
 	if keep {
-		o.Expires, _ = static.NewExpires(a.keep, a.keepType)
+		o.Expires, _ = headers.NewExpires(a.keep, a.keepType)
 	}
 	key := fmt.Sprintf("%q", []any{a.charset, o.Force, o.DefaultType, a.added, keep, a.keep, a.keepType})
 	h := b.static[key]

@@ -1,11 +1,13 @@
 // Package headers changes the fields of answers and requests as LiteSpeed's
-// extraHeaders and Header lines say: set, append, merge, add, unset. It parses the
-// lines once and applies the operations to an exchange. It knows no context and no
-// file; which operations hold for a request is decided elsewhere.
+// extraHeaders and Header lines say: set, append, merge, add, unset, edit; and says how
+// long an answer may be kept. It parses the lines of contexts once and applies the
+// operations to an exchange. It knows no context and no file; which operations hold for
+// a request is decided elsewhere.
 package headers
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,22 +27,30 @@ type Problem struct {
 	Text string
 }
 
-// action is what an operation does to its field.
-type action uint8
+// Action is what an operation does to its field.
+type Action uint8
 
+// The actions. What edits takes no value but a pattern, see Replace.
 const (
-	add action = iota
-	set
-	appendTo // to the last value, else add
-	merge    // appendTo unless the value is there already
-	unset
+	Add Action = iota
+	Set
+	Append // to the values that are there, else Add
+	Merge  // Append unless the value is there already
+	Unset
+	SetIfEmpty
+	Edit    // the first match in each line
+	EditAll // every match
 )
 
-var actions = map[string]action{"add": add, "set": set, "replace": set, "append": appendTo, "merge": merge, "unset": unset}
+// Actions are the words of Header lines.
+var Actions = map[string]Action{"add": Add, "set": Set, "append": Append, "merge": Merge, "unset": Unset,
+	"setifempty": SetIfEmpty, "edit": Edit, "edit*": EditAll}
+
+var actions = map[string]Action{"add": Add, "set": Set, "replace": Set, "append": Append, "merge": Merge, "unset": Unset}
 
 // op is one line.
 type op struct {
-	action  action
+	action  Action
 	request bool // RequestHeader: about what the application sees
 	name    string
 	value   template
@@ -130,7 +140,7 @@ func parseLine(line string) (op, error) {
 	if !isToken(p.name) {
 		return p, fmt.Errorf("%q is no name of a field", p.name)
 	}
-	if framing(p.name) {
+	if Framing(p.name) {
 		return p, fmt.Errorf("%s frames the message and cannot be changed", p.name)
 	}
 	return p, p.finish(words, line)
@@ -157,9 +167,9 @@ func (p *op) finish(words []token, line string) error {
 	}
 	text := strings.Join(value, " ")
 	switch {
-	case p.action == unset && text != "":
+	case p.action == Unset && text != "":
 		return fmt.Errorf("unset %s takes no value", p.name)
-	case p.action != unset && len(value) == 0:
+	case p.action != Unset && len(value) == 0:
 		return fmt.Errorf("%q has no value", line)
 	}
 	var err error
@@ -202,8 +212,8 @@ func split(line string) (words []token, err error) {
 	return words, nil
 }
 
-// framing reports the fields by which a message ends: the wire writes them.
-func framing(name string) bool {
+// Framing reports the fields by which a message ends: the wire writes them.
+func Framing(name string) bool {
 	for _, f := range [...]string{"Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade", "Host", "TE"} {
 		if exchange.EqualName(name, f) {
 			return true
@@ -242,7 +252,7 @@ func (o *Ops) Requests() bool { return o.any(func(p op) bool { return p.request 
 
 // Gives reports whether an operation may give an answer the field name.
 func (o *Ops) Gives(name string) bool {
-	return o.any(func(p op) bool { return !p.request && p.action != unset && exchange.EqualName(p.name, name) })
+	return o.any(func(p op) bool { return !p.request && p.action != Unset && exchange.EqualName(p.name, name) })
 }
 
 func (o *Ops) any(is func(op) bool) bool { return o != nil && slices.ContainsFunc(o.list, is) }
@@ -267,20 +277,49 @@ func (o *Ops) apply(x *exchange.Exchange, f *exchange.Fields, request bool) {
 		if p.request != request || p.env != "" && isSet(x, p.env) == p.not {
 			continue
 		}
-		if p.action == unset {
-			f.Del(p.name)
-			continue
+		value := ""
+		if p.action != Unset {
+			value = p.value.expand(x)
 		}
-		value := p.value.expand(x)
-		switch old, has := last(f, p.name); {
-		case p.action == set:
-			f.Set(p.name, value)
-		case p.action == add || !has:
-			f.Add(p.name, value)
-		case p.action == merge && f.HasToken(p.name, value):
+		p.action.Do(f, p.name, value)
+	}
+}
+
+// Do changes the field called name. It is not for actions that edit.
+func (a Action) Do(f *exchange.Fields, name, value string) {
+	switch old, has := last(f, name); {
+	case a == Unset:
+		f.Del(name)
+	case a == Set:
+		f.Set(name, value)
+	case a == Add || !has:
+		f.Add(name, value)
+	case a == SetIfEmpty, a == Merge && f.HasToken(name, value):
+	default:
+		join(f, name, old, value)
+	}
+}
+
+// Replace edits each line of the field called name: its first match of find, or all.
+// with is as in regexp.Regexp.Expand; clean takes out of a line what cannot stand in one.
+func Replace(f *exchange.Fields, name string, find *regexp.Regexp, with string, all bool, clean func(string) string) {
+	var values []string
+	for v := range f.Values(name) {
+		switch at := find.FindStringSubmatchIndex(v); {
+		case at == nil:
+		case all:
+			v = find.ReplaceAllString(v, with)
 		default:
-			join(f, p.name, old, value)
+			v = v[:at[0]] + string(find.ExpandString(nil, with, v, at)) + v[at[1]:]
 		}
+		values = append(values, clean(v))
+	}
+	if len(values) == 0 {
+		return
+	}
+	f.Del(name)
+	for _, v := range values {
+		f.Add(name, v)
 	}
 }
 

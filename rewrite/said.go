@@ -2,14 +2,13 @@ package rewrite
 
 import (
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"httpjet/exchange"
+	"httpjet/headers"
 )
 
 // said is what a .htaccess file, or a container in it, says beside who may come in.
@@ -34,7 +33,7 @@ type said struct {
 	charset   string     // AddDefaultCharset; "off"
 
 	expires    int8 // ExpiresActive: 1 on, -1 off, 0 not written
-	lifetime   *lifetime
+	lifetime   *headers.Expiry
 	lifetimeOf []typeLifetime
 
 	maxBody   int64  // LimitRequestBody; -1: not written
@@ -58,7 +57,7 @@ type bySuffix struct{ suffix, value string }
 
 // headerEdit is one Header or RequestHeader.
 type headerEdit struct {
-	op     string // set, append, merge, add, unset, edit, edit*, setifempty
+	op     headers.Action
 	always bool
 	name   string
 	value  []formatPart
@@ -105,15 +104,9 @@ type document struct {
 	isText bool
 }
 
-// lifetime is that of an answer: since now, or since the file was changed.
-type lifetime struct {
-	seconds  int64
-	modified bool
-}
-
 type typeLifetime struct {
 	media string
-	lifetime
+	headers.Expiry
 }
 
 // groups says which bits of allowOverride a directive needs.
@@ -482,8 +475,6 @@ func restrictionsOf(args []string) (listing int8, links []linkWord, others []str
 	return listing, links, others
 }
 
-var lifetimeUnits = map[string]int64{"year": 365 * 86400, "month": 30 * 86400, "week": 7 * 86400, "day": 86400, "hour": 3600, "minute": 60, "second": 1}
-
 // expire reads the directives of mod_expires.
 func (s *said) expire(lower string, args []string) error {
 	switch lower {
@@ -493,7 +484,7 @@ func (s *said) expire(lower string, args []string) error {
 		}
 		return nil
 	case "expiresdefault":
-		l, err := readLifetime(strings.Join(args, " "))
+		l, err := headers.ParseExpiry(strings.Join(args, " "))
 		if err == nil {
 			s.lifetime = &l
 		}
@@ -502,48 +493,20 @@ func (s *said) expire(lower string, args []string) error {
 	if err := wants(args, 2); err != nil {
 		return err
 	}
-	l, err := readLifetime(strings.Join(args[1:], " "))
+	l, err := headers.ParseExpiry(strings.Join(args[1:], " "))
 	if err == nil {
 		s.lifetimeOf = append(s.lifetimeOf, typeLifetime{strings.ToLower(args[0]), l})
 	}
 	return err
 }
 
-// readLifetime reads "A3600", "M3600" or "access plus 1 month 2 days".
-func readLifetime(text string) (l lifetime, err error) {
-	if len(text) > 1 && (text[0] == 'A' || text[0] == 'M') {
-		if l.seconds, err = strconv.ParseInt(text[1:], 10, 40); err == nil {
-			l.modified = text[0] == 'M'
-			return l, nil
-		}
-	}
-	f := strings.Fields(strings.ToLower(text))
-	if len(f) == 0 || f[0] != "access" && f[0] != "now" && f[0] != "modification" {
-		return l, fmt.Errorf("%q is no lifetime", text)
-	}
-	l.modified = f[0] == "modification"
-	if f = f[1:]; len(f) > 0 && f[0] == "plus" {
-		f = f[1:]
-	}
-	if len(f)%2 != 0 {
-		return l, fmt.Errorf("%q is no lifetime", text)
-	}
-	for i := 0; i < len(f); i += 2 {
-		n, err := strconv.ParseInt(f[i], 10, 32)
-		unit := lifetimeUnits[strings.TrimSuffix(f[i+1], "s")]
-		if err != nil || unit == 0 {
-			return l, fmt.Errorf("%q is no lifetime", text)
-		}
-		l.seconds += n * unit
-	}
-	return l, nil
+// unsettable reports the fields that frame a message, or are the server's own.
+func unsettable(name string) bool {
+	return headers.Framing(name) || exchange.EqualName(name, "Date") || exchange.EqualName(name, "X-Request-Id")
 }
 
-// unsettable are the fields that frame a message, or are the server's own.
-var unsettable = map[string]bool{"content-length": true, "transfer-encoding": true, "connection": true, "keep-alive": true,
-	"upgrade": true, "trailer": true, "te": true, "host": true, "date": true, "x-request-id": true}
-
-var headerOps = map[string]int{"set": 2, "append": 2, "merge": 2, "add": 2, "unset": 1, "edit": 3, "edit*": 3, "setifempty": 2}
+// headerArgs is how many arguments each operation has, with the name of the field.
+var headerArgs = [...]int{headers.Set: 2, headers.Append: 2, headers.Merge: 2, headers.Add: 2, headers.Unset: 1, headers.Edit: 3, headers.EditAll: 3, headers.SetIfEmpty: 2}
 
 // header reads "Header [always|onsuccess] OP NAME [VALUE [REPLACEMENT]] [env=|expr=]".
 func (p *parser) header(sec *section, s *said, request bool, args []string) (err error) {
@@ -554,14 +517,16 @@ func (p *parser) header(sec *section, s *said, request bool, args []string) (err
 	if err = wants(args, 2); err != nil {
 		return err
 	}
-	h.op, h.name = strings.ToLower(args[0]), strings.TrimSuffix(strings.Clone(args[1]), ":")
-	need, ok := headerOps[h.op]
+	var ok bool
+	h.op, ok = headers.Actions[strings.ToLower(args[0])]
+	h.name = strings.TrimSuffix(strings.Clone(args[1]), ":")
+	need := headerArgs[h.op]
 	switch {
 	case !ok:
 		return fmt.Errorf("operation %q is not honoured", args[0])
 	case !isToken(h.name):
 		return fmt.Errorf("%q is no name of a field", h.name)
-	case unsettable[strings.ToLower(h.name)]:
+	case unsettable(h.name):
 		return fmt.Errorf("field %q is the server's own", h.name)
 	}
 	args = args[1:]
@@ -582,9 +547,9 @@ func (p *parser) header(sec *section, s *said, request bool, args []string) (err
 	}
 	value := args[need-1]
 	switch h.op {
-	case "unset":
+	case headers.Unset:
 		value = ""
-	case "edit", "edit*":
+	case headers.Edit, headers.EditAll:
 		if h.find, err = regexp.Compile(args[1]); err != nil {
 			return err
 		}
@@ -672,6 +637,3 @@ func (p *parser) format(s string) ([]formatPart, error) {
 	}
 	return out, nil
 }
-
-// httpTime formats a time for Expires.
-func httpTime(t time.Time) string { return t.UTC().Format(http.TimeFormat) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/headers"
 )
 
 // Settings is what the .htaccess files on the way to one path say of the answer. It
@@ -431,7 +432,7 @@ func (s *Settings) expire(x *exchange.Exchange) {
 		return
 	}
 	active := int8(0)
-	var life *lifetime
+	var life *headers.Expiry
 	media, _, _ := strings.Cut(strings.ToLower(f.Get("Content-Type")), ";")
 	media = strings.TrimSpace(media)
 	rank := 0 // of life: the default, the main type, the whole type
@@ -447,25 +448,22 @@ func (s *Settings) expire(x *exchange.Exchange) {
 			main, all := strings.CutSuffix(l.media, "/*")
 			switch {
 			case l.media == media && media != "":
-				life, rank = &l.lifetime, 3
+				life, rank = &l.Expiry, 3
 			case all && strings.HasPrefix(media, main+"/") && rank <= 2:
-				life, rank = &l.lifetime, 2
+				life, rank = &l.Expiry, 2
 			}
 		}
 	}
 	if active <= 0 || life == nil {
 		return
 	}
-	now := x.Recent()
-	until := now.Add(time.Duration(life.seconds) * time.Second)
-	if life.modified {
-		if x.Resource.Info == nil {
-			return
-		}
-		until = x.Resource.Info.ModTime().Add(time.Duration(life.seconds) * time.Second)
+	modified := time.Time{}
+	if info := x.Resource.Info; info != nil {
+		modified = info.ModTime()
+	} else if life.FromModified {
+		return
 	}
-	f.Set("Cache-Control", "public, max-age="+strconv.FormatInt(max(0, int64(until.Sub(now)/time.Second)), 10))
-	f.Set("Expires", httpTime(until))
+	life.Add(f, modified, x.Recent())
 }
 
 // edit does one Header or RequestHeader.
@@ -486,51 +484,11 @@ func (s *Settings) edit(x *exchange.Exchange, f *exchange.Fields, h *headerEdit)
 	if h.find == nil {
 		value = r.formatted(h.value)
 	}
-	switch h.op {
-	case "set":
-		f.Set(h.name, value)
-	case "add":
-		f.Add(h.name, value)
-	case "unset":
-		f.Del(h.name)
-	case "setifempty":
-		if !f.Has(h.name) {
-			f.Add(h.name, value)
-		}
-	case "append", "merge":
-		old := f.Get(h.name)
-		switch {
-		case h.op == "merge" && f.HasToken(h.name, value):
-		case old == "":
-			f.Set(h.name, value)
-		default:
-			f.Set(h.name, old+", "+value)
-		}
-	case "edit", "edit*":
-		h.replace(f)
-	}
-}
-
-// replace edits every field of the name, its first match or all.
-func (h *headerEdit) replace(f *exchange.Fields) {
-	var values []string
-	for v := range f.Values(h.name) {
-		switch at := h.find.FindStringSubmatchIndex(v); {
-		case at == nil:
-		case h.op == "edit*":
-			v = h.find.ReplaceAllString(v, h.value[0].text)
-		default:
-			v = v[:at[0]] + string(h.find.ExpandString(nil, h.value[0].text, v, at)) + v[at[1]:]
-		}
-		values = append(values, clean(v))
-	}
-	if len(values) == 0 {
+	if h.find != nil {
+		headers.Replace(f, h.name, h.find, h.value[0].text, h.op == headers.EditAll, clean)
 		return
 	}
-	f.Del(h.name)
-	for _, v := range values {
-		f.Add(h.name, v)
-	}
+	h.op.Do(f, h.name, value)
 }
 
 // formatted is the text of a value.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/headers"
 )
 
 // The parts of an ETag (R-STATIC-5), as fileETag adds them up.
@@ -27,7 +28,7 @@ type Options struct {
 	ETag        int               // parts of the tag, any sum of the ETag constants; 0: no tag
 	Charset     string            // added to text types that name none; "": not added
 	Force       string            // media type of every file, whatever its suffix; "": by suffix
-	Expires     *Expires          // how long answers may be kept; nil: not told
+	Expires     *headers.Expires  // how long answers may be kept; nil: not told
 }
 
 // Handler serves files. It is immutable.
@@ -37,7 +38,7 @@ type Handler struct {
 	etag  int
 
 	forced  string
-	expires *Expires
+	expires *headers.Expires
 }
 
 // New returns a handler; it copies what it needs of o.
@@ -113,7 +114,7 @@ type file struct {
 	lastModified string // modified, as a field
 	recent       bool   // may change again within the second that modified names
 	coding       string // in which it is sent, as Resource.Coding
-	expiry       *Expiry
+	expiry       *headers.Expiry
 }
 
 // memo is what a handler keeps with a version of a file. Another handler may
@@ -132,7 +133,7 @@ func (h *Handler) describe(x *exchange.Exchange) file {
 	info, now := x.Resource.Info, time.Now()
 	f := file{size: info.Size(), mediaType: h.mediaType(x.Resource.Name), modified: info.ModTime(), coding: x.Resource.Coding}
 	f.etag = h.tag(f.size, f.modified.Unix(), info.Sys(), f.coding)
-	f.expiry = h.expires.find(f.mediaType)
+	f.expiry = h.expires.Find(f.mediaType)
 	if f.modified.After(now) {
 		f.modified = now // RFC 9110 §8.8.2.1: not later than Date
 	}
@@ -225,7 +226,7 @@ func (f *file) addValidators(x *exchange.Exchange) {
 		to.Add("Vary", "Accept-Encoding")
 	}
 	if f.expiry != nil {
-		f.expiry.add(to, f.modified, x.Recent())
+		f.expiry.Add(to, f.modified, x.Recent())
 	}
 }
 

@@ -1,4 +1,4 @@
-package static
+package headers
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func ParseExpiry(s string) (Expiry, error) {
 			digits = digits[1:]
 		}
 		n, err := strconv.ParseUint(digits, 10, 62)
-		if err == nil || isDigits(digits) && digits != "" {
+		if err == nil || digits != "" && strings.Trim(digits, "0123456789") == "" {
 			e.After = bounded(n, time.Second)
 			return e, nil
 		}
@@ -121,8 +121,8 @@ func NewExpires(other, byType string) (*Expires, []error) {
 	return e, bad
 }
 
-// find returns the expiry of a media type, nil for none.
-func (e *Expires) find(mediaType string) *Expiry {
+// Find returns the expiry of a media type, nil for none.
+func (e *Expires) Find(mediaType string) *Expiry {
 	if e == nil {
 		return nil
 	}
@@ -138,8 +138,8 @@ func (e *Expires) find(mediaType string) *Expiry {
 	return e.other
 }
 
-// add tells a client how long it may keep a file that was modified then.
-func (e *Expiry) add(to *exchange.Fields, modified, now time.Time) {
+// Add tells a client how long it may keep a file that was modified then.
+func (e *Expiry) Add(to *exchange.Fields, modified, now time.Time) {
 	until := now.Add(e.After)
 	if e.FromModified {
 		until = modified.Add(e.After)

@@ -1,4 +1,4 @@
-package static
+package headers
 
 import (
 	"testing"
@@ -39,7 +39,7 @@ func TestExpiresByType(t *testing.T) {
 	}
 	f := func(e *Expires, mediaType string, seconds int) {
 		t.Helper()
-		got := e.find(mediaType)
+		got := e.Find(mediaType)
 		if got == nil || got.After != time.Duration(seconds)*time.Second {
 			t.Errorf("%s: %v", mediaType, got)
 		}
@@ -50,7 +50,7 @@ func TestExpiresByType(t *testing.T) {
 	f(e, "video/mp4", 5)
 	e, _ = NewExpires("A1", "text/css=A2")
 	f(e, "video/mp4", 1)
-	if e, _ = NewExpires("", "text/css=A2"); e.find("video/mp4") != nil || (*Expires)(nil).find("text/css") != nil {
+	if e, _ = NewExpires("", "text/css=A2"); e.Find("video/mp4") != nil || (*Expires)(nil).Find("text/css") != nil {
 		t.Error("an expiry that nobody wrote")
 	}
 }
