@@ -64,7 +64,7 @@ var Codes = []Code{
 
 	{Code: "I-ADMIN", Severity: "info", Means: "The file configures LiteSpeed's WebAdmin console, which httpjet does not have."},
 	{Code: "I-ERRORLOG", Severity: "info", Means: "A virtual host's error log has a file of its own in LiteSpeed; here its lines go to the server's.", Treatment: xmlconf.Changed},
-	{Code: "I-HTACCESS", Severity: "info", Means: "A directive of a .htaccess file has no effect, and changes no more than how a page looks or how it is compressed. Or a document root holds more .htaccess files than check looks at: 200,000 names and 2,000 files in one, 1,000 findings in all."},
+	{Code: "I-HTACCESS", Severity: "info", Means: "A directive of a .htaccess file has no effect, and changes no more than how a page looks or how it is compressed. Or a document root holds more .htaccess files than check looks at: 200,000 names and 2,000 files of 64 MiB in one, 1,000 findings in all."},
 	{Code: "I-NO-EFFECT", Severity: "info", Means: "An element has no effect and changes no answer.", Treatment: xmlconf.NoEffect},
 	{Code: "I-NOCERT", Severity: "info", Means: "A secure listener has no certificate of its own; those of its virtual hosts are used. A client that sends no name is refused."},
 	{Code: "I-NOT-YET", Severity: "info", Means: "An element is not honoured by this version, and changes no answer.", Treatment: xmlconf.NoEffect},
