@@ -121,6 +121,7 @@ var sections = []section{
 	{"config", config, ""},
 	{"reload", reload, ""},
 	{"acme", acme, ""},
+	{"tls", tlsPeers, fully},
 	{"slow", slow, ""},
 	{"load", load, ""},
 	{"dashboard", dashboard, fully},
