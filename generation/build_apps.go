@@ -53,7 +53,7 @@ func (b *builder) describeStart(p *processor) {
 		o.Protocol = apps.LSAPI
 	}
 	if id, why := b.identity(d, p.suexec); why != "" {
-		refuse("extUser", "start httpjet as root, or the program by a unit of its own with autoStart 0", "%s", why)
+		refuse("extUser", "name a user with ids from minUID and minGID on, and start httpjet as root; or start the program by a unit of its own with autoStart 0", "%s", why)
 		return
 	} else {
 		o.Identity = id
