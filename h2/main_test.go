@@ -32,12 +32,12 @@ func TestAppendFields(t *testing.T) {
 		b = AppendField(b, f.Name, f.Value)
 		want.WriteString(" " + strings.ToLower(f.Name) + "=" + f.Value)
 	}
-	got := ""
+	var got strings.Builder
 	for _, f := range decodeAll(t, b) {
-		got += " " + f.Name + "=" + f.Value
+		got.WriteString(" " + f.Name + "=" + f.Value)
 	}
-	if got[1:] != want.String() {
-		t.Errorf("%.300q", got)
+	if got.String()[1:] != want.String() {
+		t.Errorf("%.300q", got.String())
 	}
 	for status := 100; status < 600; status++ {
 		if f := decodeAll(t, AppendStatus(nil, status)); len(f) != 1 || f[0].Name != ":status" || f[0].Value != fmt.Sprint(status) {
