@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // PageCache is what the page cache has done and holds. What is not a gauge only grows.
 type PageCache struct {
@@ -88,7 +92,11 @@ type pageCacheCollector struct {
 func newPageCacheCollector(m *Metrics) *pageCacheCollector {
 	c := &pageCacheCollector{m: m}
 	for _, s := range pageCounters {
-		c.series = append(c.series, pageSeries{pageDesc(s.name, s.help), prometheus.CounterValue, func(n *PageCache) float64 { return float64(s.read(n)) }})
+		kind := prometheus.CounterValue
+		if !strings.HasSuffix(s.name, "_total") { // as in traffic.register
+			kind = prometheus.UntypedValue
+		}
+		c.series = append(c.series, pageSeries{pageDesc(s.name, s.help), kind, func(n *PageCache) float64 { return float64(s.read(n)) }})
 	}
 	for _, s := range pageGauges {
 		c.series = append(c.series, pageSeries{pageDesc(s.name, s.help), prometheus.GaugeValue, s.read})
