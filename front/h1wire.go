@@ -295,7 +295,7 @@ func (c *h1conn) SendFile(f *os.File, off, n int64) (int64, error) {
 		return 0, errLong
 	}
 	if c.tls != nil || c.sock.raw == nil || c.resp.chunked || n <= 16<<10 {
-		return c.copyFile(f, off, n)
+		return copyFile(c, f, off, n)
 	}
 	if len(c.out) > 0 { // the head, which shares a segment with the first bytes
 		head := c.out
@@ -321,13 +321,13 @@ func (c *h1conn) SendFile(f *os.File, off, n int64) (int64, error) {
 	return sent, nil
 }
 
-// copyFile sends part of a file through a buffer.
-func (c *h1conn) copyFile(f *os.File, off, n int64) (sent int64, err error) {
+// copyFile writes part of a file to a wire, by way of a buffer.
+func copyFile(w io.Writer, f *os.File, off, n int64) (sent int64, err error) {
 	buf := copyBufs.Get().(*[32 << 10]byte)
 	defer copyBufs.Put(buf)
 	for sent < n {
 		m, rerr := f.ReadAt(buf[:min(n-sent, int64(len(buf)))], off+sent)
-		k, err := c.Write(buf[:m])
+		k, err := w.Write(buf[:m])
 		sent += int64(k)
 		if err != nil {
 			return sent, err

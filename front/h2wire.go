@@ -2,7 +2,6 @@ package front
 
 import (
 	"errors"
-	"io"
 	"os"
 	"time"
 
@@ -205,23 +204,7 @@ func (s *h2stream) SendFile(f *os.File, off, n int64) (sent int64, err error) {
 	if s.bounded && n > s.left {
 		return 0, errLong
 	}
-	buf := copyBufs.Get().(*[32 << 10]byte)
-	defer copyBufs.Put(buf)
-	for sent < n {
-		m, rerr := f.ReadAt(buf[:min(n-sent, int64(len(buf)))], off+sent)
-		k, err := s.Write(buf[:m])
-		sent += int64(k)
-		if err != nil {
-			return sent, err
-		}
-		if rerr != nil && sent < n {
-			if errors.Is(rerr, io.EOF) {
-				rerr = io.ErrUnexpectedEOF // the file shrank
-			}
-			return sent, rerr
-		}
-	}
-	return sent, nil
+	return copyFile(s, f, off, n)
 }
 
 // Flush sends all bytes so far. What the reader serves goes out when it has nothing more

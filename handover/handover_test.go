@@ -97,12 +97,22 @@ func greeted(t *testing.T, address string) {
 // them; others are closed; those that are meant for another process are left alone.
 func TestSocketActivation(t *testing.T) {
 	a, af := listen(t, "tcp4", "127.0.0.1:0")
+	beside := func() (*net.UDPConn, error) {
+		return net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: a.Addr().(*net.TCPAddr).Port})
+	}
+	udp, err := beside()
+	for range 20 { // somebody may have the same port of UDP
+		if err == nil {
+			break
+		}
+		a, af = listen(t, "tcp4", "127.0.0.1:0")
+		udp, err = beside()
+	}
+	if err != nil {
+		t.Fatal("no UDP port beside a TCP port: ", err)
+	}
 	b, bf := listen(t, "tcp4", "127.0.0.1:0")
 	wild, wf := listen(t, "tcp4", ":0")
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: a.Addr().(*net.TCPAddr).Port})
-	if err != nil {
-		t.Skip("no UDP port beside the TCP port:", err)
-	}
 	defer udp.Close()
 	uf, err := udp.File()
 	if err != nil {
