@@ -147,42 +147,46 @@ func TestH3NoEarlyData(t *testing.T) {
 	}
 }
 
-// A connection over QUIC has a permit as every other one: the next waits for it (R-LSN-9).
-// Nobody looks for a PROXY header in QUIC.
+// A connection over QUIC has a permit as every other one: who has none waits until one
+// ends (R-LSN-9). Nobody looks for a PROXY header in QUIC.
 func TestH3ConnectionPermits(t *testing.T) {
+	const permits, conns = 2, 3 // the accept of TCP may have one
 	site := &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error { return nil })}
-	site.Lim.MaxConns = 2 // one is the accept of TCP
+	site.Lim.MaxConns = permits
 	site.Lim.Clients.Proxies = &access.List{}
 	s := exchangetest.StartH3(t, site)
-	ask := func(ctx context.Context, c *quic.Conn) error {
-		req, _ := http.NewRequestWithContext(ctx, "GET", "https://localhost/", nil)
-		resp, err := new(http3.Transport).NewClientConn(c).RoundTrip(req)
-		if err == nil {
-			resp.Body.Close()
-		}
-		return err
-	}
-	dial := func() *quic.Conn {
+	answered := make(chan *quic.Conn, conns)
+	for range conns {
 		c, err := quic.DialAddr(t.Context(), s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c
+		go func() {
+			req, _ := http.NewRequestWithContext(t.Context(), "GET", "https://localhost/", nil)
+			resp, err := new(http3.Transport).NewClientConn(c).RoundTrip(req)
+			if err != nil {
+				t.Error(err)
+			} else {
+				resp.Body.Close()
+			}
+			answered <- c
+		}()
 	}
-	first, second := dial(), dial()
-	if err := ask(t.Context(), first); err != nil {
-		t.Fatal(err)
+	served := []*quic.Conn{<-answered}
+	for quiet := false; !quiet; {
+		select {
+		case c := <-answered:
+			if served = append(served, c); len(served) > permits {
+				t.Fatalf("%d connections served at once", len(served))
+			}
+		case <-time.After(100 * time.Millisecond): // as long as it likes
+			quiet = true
+		}
 	}
-	got := make(chan error, 1)
-	go func() { got <- ask(t.Context(), second) }()
-	select {
-	case err := <-got:
-		t.Errorf("served beside the first: %v", err)
-	case <-time.After(100 * time.Millisecond): // as long as it likes
+	for i := 0; i < conns; i++ {
+		served[i].CloseWithError(0, "")
+		if len(served) < conns {
+			served = append(served, <-answered)
+		}
 	}
-	first.CloseWithError(0, "")
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	second.CloseWithError(0, "")
 }

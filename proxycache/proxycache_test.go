@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -632,8 +633,9 @@ func TestConcurrentMisses(t *testing.T) {
 		f := func(requests int, slowest time.Duration, answer func(n int) exchange.HandlerFunc, same bool) {
 			t.Helper()
 			h, o := site(t, freshness.Rules{})
+			var asked atomic.Int32
 			o.next = func(x *exchange.Exchange) error {
-				n := o.count()
+				n := int(asked.Add(1))
 				time.Sleep(time.Second)
 				return answer(n)(x)
 			}
