@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"errors"
 	"strings"
 
 	"httpjet/exchange"
@@ -134,6 +135,9 @@ func (v *VHost) named(out *rewrite.Outcome) (*Target, error) {
 	to := out.Proxy
 	scheme, name := to.Scheme+out.Scheme, to.Authority+out.Authority
 	t := v.Named[name]
+	if t == nil && to.AnyHost && scheme != "" && scheme != "unix" {
+		return v.anyHost(to, scheme, name)
+	}
 	if t == nil || scheme == "" || scheme == "unix" || to.Dynamic && to.Htaccess {
 		return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] to %q, which is no processor of type proxy", to.File, to.Line, name)
 	}
@@ -141,6 +145,15 @@ func (v *VHost) named(out *rewrite.Outcome) (*Target, error) {
 		return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] with https to processor %q, which is not reached by TLS", to.File, to.Line, name)
 	}
 	return t, nil
+}
+
+// anyHost is where a rule sends that may name hosts which are no processors.
+func (v *VHost) anyHost(to *rewrite.Target, scheme, authority string) (*Target, error) {
+	t, err := v.AnyHost(scheme, authority)
+	if _, said := errors.AsType[*exchange.Error](err); err == nil || said {
+		return t, err
+	}
+	return nil, exchange.Fail(502, "bad_target", "%s:%d: [P] to %q: %v", to.File, to.Line, authority, err)
 }
 
 // scriptFor returns what runs files of which a directive or a rule says the handler or

@@ -39,6 +39,9 @@ type VHost struct {
 	RulesOn   bool             // .htaccess files inherit it as long as none says RewriteEngine
 	Targets   map[*rewrite.Target]*Target
 	Named     map[string]*Target // processors that [P] in .htaccess files may name
+	// AnyHost is where rules that may name any host send (rewrite.Target.AnyHost); nil:
+	// there are none. An error is an exchange.Error, or says what is wrong with the name.
+	AnyHost func(scheme, authority string) (*Target, error)
 
 	Cache *pagecache.Site // nil: none
 

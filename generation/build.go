@@ -25,17 +25,18 @@ import (
 
 // builder holds what the parts of a build share.
 type builder struct {
-	cfg    *xmlconf.Config
-	kept   *Kept
-	opt    Options
-	fs     *xmlconf.Findings
-	g      *Generation
-	hosts  map[string]*contexts.VHost
-	server *processors
-	static map[string]*static.Handler // by what differs between them
-	peers  []probes.Peer              // that have a health check
-	probed map[peerKey]bool
-	prints xmlconf.Fingerprints
+	cfg      *xmlconf.Config
+	kept     *Kept
+	opt      Options
+	fs       *xmlconf.Findings
+	g        *Generation
+	hosts    map[string]*contexts.VHost
+	server   *processors
+	static   map[string]*static.Handler // by what differs between them
+	peers    []probes.Peer              // that have a health check
+	probed   map[peerKey]bool
+	anyHosts *anyHosts // nil: no rule names hosts of requests
+	prints   xmlconf.Fingerprints
 
 	sockets map[string]*processor // by the path at which it is started
 	types   *compress.Types       // of answers that are coded

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"httpjet/contexts"
 	"httpjet/exchange"
@@ -57,7 +56,7 @@ func anyRules(list []*xmlconf.Context) bool {
 func (b *builder) compileRules(h *host, r *xmlconf.Rewrite, src rewrite.Source) *rewrite.Program {
 	at := r.TextAt("rules")
 	src.Text, src.File, src.Line, src.Column = r.Rules, at.File, at.Line, at.Column
-	src.Base, src.Maps, src.Dynamic = r.Base, h.maps, r.AllowDynamicProxy
+	src.Base, src.Maps, src.Dynamic, src.AnyHost = r.Base, h.maps, r.AllowDynamicProxy, r.AllowDynamicProxy && r.AllowAdHocProxy
 	src.Include = func(name string) (string, string, error) { return b.ruleFile(h, name) }
 	p, problems := rewrite.Compile(src)
 	if !ruled(h, r, p) {
@@ -81,12 +80,17 @@ func (b *builder) compileRules(h *host, r *xmlconf.Rewrite, src rewrite.Source) 
 		return nil
 	}
 	for _, t := range p.Targets() {
-		if t.Dynamic && r.AllowDynamicProxy {
-			h.dynamic = true
-			continue
-		}
 		place := at
 		place.File, place.Line, place.Column = t.File, t.Line, t.Column
+		if t.Dynamic && r.AllowDynamicProxy {
+			if h.dynamic = true; t.AnyHost {
+				b.reportAnyHost(h, place)
+			}
+			if t.AnyHost && h.out.AnyHost == nil {
+				h.out.AnyHost = b.anyHost(h)
+			}
+			continue
+		}
 		h.out.Targets[t] = b.buildTarget(h, r, t, place)
 	}
 	return p
@@ -273,10 +277,8 @@ func (b *builder) adHoc(h *host, t *rewrite.Target) (*processor, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &xmlconf.ExtProcessor{Name: "[P] " + address, MaxConns: 100, InitTimeout: 10 * time.Second, ResponseTimeout: time.Minute,
-		PcKeepAliveTimeout: time.Minute, Targets: []xmlconf.Address{target},
-		ProxyOptions: xmlconf.ProxyOptions{PreserveHost: true, ForwardedFor: "auto", ForwardedProto: true, ForwardedHost: true, AddVia: true}}
-	p := &processor{decl: d, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + h.Name}
+	p := adHocProcessor(h.Name, address)
+	p.decl.Targets = []xmlconf.Address{target}
 	p.peers = []peer{{p, 0}}
 	h.adHoc[address] = p
 	return p, nil

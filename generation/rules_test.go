@@ -1,8 +1,17 @@
 package generation
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"httpjet/contexts"
+	"httpjet/exchange"
+	"httpjet/proxy"
+	"httpjet/xmlconf"
 )
 
 // What stands in <rewrite> of a host and of contexts runs as its switches say.
@@ -122,4 +131,80 @@ func TestDynamicProxy(t *testing.T) {
 		f(path, "app", "")
 	}
 	f("/app/x", "", "app")
+}
+
+// R-P-4, R-P-5: with both switches a rule may send to any host that a request names; the
+// hosts known at once are bounded, and a generation that ends gives its pools up.
+func TestAnyHost(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s", r.Host, r.URL)
+	}))
+	defer upstream.Close()
+	addr := upstream.Listener.Addr().String()
+	site := func(switches, rule string) (func(method, path string, fields ...string) (*exchange.Exchange, string), *xmlconf.Findings) {
+		return safetyParts{vhost: `<extProcessor><type>proxy</type><name>app</name><address>127.0.0.1:1</address></extProcessor>
+			<rewrite><enable>1</enable>` + switches + `<rules>` + rule + `</rules></rewrite>
+			<htAccess><allowOverride>31</allowOverride></htAccess>`,
+			files: map[string]string{"ht/.htaccess": "RewriteEngine on\nRewriteRule ^(.*)$ http://%{HTTP:X-To}/$1 [P]"}}.site(t)
+	}
+	const dynamic, adHoc = "<allowDynamicProxy>1</allowDynamicProxy>", "<allowAdHocProxy>1</allowAdHocProxy>"
+	const rule = `RewriteRule ^/host/(.*)$ http://%{HTTP:X-To}/$1 [P]`
+	ask, fs := site(dynamic+adHoc, rule)
+	if !slices.ContainsFunc(fs.All(), func(f xmlconf.Finding) bool { return f.Code == "W-REWRITE" && strings.Contains(f.Text(), "any address") }) {
+		t.Error("nothing tells that requests reach any address:", fs.All())
+	}
+	for range 2 {
+		if x, body := ask("GET", "/host/a?b=c", "X-To: "+addr); x.Resp.Status != 200 || body != "v.test /a?b=c" || x.Route.Group != "[P] any host" {
+			t.Errorf("%d %q by %q", x.Resp.Status, body, x.Route.Group)
+		}
+	}
+	if x, _ := ask("GET", "/host/a", "X-To: app"); x.Route.Group != "app" {
+		t.Errorf("a declared name goes to %q", x.Route.Group)
+	}
+	for _, bad := range []string{"", "user@" + addr, addr + "?", "127.0.0.1:nope", "127.0.0.1:0", "a b", `a\`, "127.0.0.1:99999", "[::1", "$VAR", "a_b\x00"} {
+		if x, _ := ask("GET", "/host/a", "X-To: "+bad); x.Resp.Fields.Get("X-Httpjet-Proxy-Error") != "bad_target" && x.Resp.Status != 502 {
+			t.Errorf("%q: %d by %q", bad, x.Resp.Status, x.Route.Group)
+		}
+	}
+	refused := func(ask func(method, path string, fields ...string) (*exchange.Exchange, string), path string) {
+		t.Helper()
+		if x, _ := ask("GET", path, "X-To: "+addr); x.Resp.Status != 502 || x.Resp.Fields.Get("X-Httpjet-Proxy-Error") != "bad_target" {
+			t.Errorf("%s: %d", path, x.Resp.Status)
+		}
+	}
+	refused(ask, "/ht/a") // whoever writes files names declared processors alone
+	for _, switches := range []string{dynamic, adHoc, ""} {
+		ask, _ := site(switches, rule)
+		refused(ask, "/host/a")
+	}
+}
+
+func TestAnyHostsAreBounded(t *testing.T) {
+	kept := &Kept{}
+	a := &anyHosts{kept: kept, most: 3, list: map[anyHostKey]*anyHost{}}
+	p := adHocProcessor("h", "any host")
+	find := func(host string) *contexts.Target {
+		address, err := xmlconf.ParseAddress("http://"+host, xmlconf.WebSocketAddress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := a.find("h", address, p.decl, &proxy.Handler{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	one := find("127.0.0.1:1")
+	find("127.0.0.1:2")
+	find("127.0.0.1:3")
+	if find("127.0.0.1:1") != one || kept.Proxies.Len() != 3 {
+		t.Error("a known host was made anew")
+	}
+	find("127.0.0.1:4")
+	if _, there := a.list[anyHostKey{"h", "http://127.0.0.1:2"}]; there || kept.Proxies.Len() != 3 {
+		t.Errorf("%d pools; the one that was asked for longest ago is there: %v", kept.Proxies.Len(), there)
+	}
+	if a.end(); kept.Proxies.Len() != 0 {
+		t.Errorf("%d pools are left", kept.Proxies.Len())
+	}
 }

@@ -40,6 +40,7 @@ type Source struct {
 
 	Htaccess bool // of a .htaccess file: [P] may not name Unix sockets
 	Dynamic  bool // [P] may make the name of a processor of the request (R-P-4)
+	AnyHost  bool // and, with Dynamic, that of any host
 }
 
 // Severity is how bad a Problem is.
@@ -113,6 +114,7 @@ type Target struct {
 	Scheme    string // http, https, ws, wss, h2, h2s or unix
 	Authority string // as in the rule: the name of a processor, or host and port; of unix the path of the socket
 	Htaccess  bool   // of a .htaccess file: it may name declared processors alone
+	AnyHost   bool   // with Dynamic: it may be that of a host that is no processor
 	Dynamic   bool   // the authority is made of the request: Authority is "", that of the Outcome counts
 
 	File         string // of the rule

@@ -180,6 +180,7 @@ func (c *compiler) compileTarget(u *rule, text string) error {
 func (c *compiler) dynamic(u *rule, t template) {
 	u.target.Dynamic = true
 	if c.src.Dynamic {
+		u.target.AnyHost = c.src.AnyHost
 		u.target.Scheme = "" // that of each request counts
 		u.sub.split(t, u.qsl)
 		u.sub.encode(false)

@@ -91,7 +91,7 @@ type Rewrite struct {
 	LogLevel          int           `conf:"logLevel" range:"0..9" default:"0" as:"noeffect,minor" why:"debug" doc:"tracing of rules; explain tells each step"`
 	Maps              []*RewriteMap `conf:"map" doc:"lookup tables"`
 	Rules             string        `conf:"rules" unit:"text" changed:"a [P] target counts behind proxy contexts, a bad one is 502; more than 10 passes are 500; conditions see REQUEST_URI decoded; a rule that cannot be used leaves the others as they are" doc:"rewrite rules, in the syntax of Apache"`
-	AllowDynamicProxy bool          `conf:"allowDynamicProxy" default:"0" as:"honoured,strict" doc:"[P] may make its host of the request: it then has to be the name of a processor of type proxy, any other answers 502"`
+	AllowDynamicProxy bool          `conf:"allowDynamicProxy" default:"0" as:"honoured,strict" doc:"[P] may make its host of the request: it then has to be the name of a processor of type proxy, any other answers 502; with allowAdHocProxy it may be any host, at most 1,024 of them at once"`
 	AllowAdHocProxy   bool          `conf:"allowAdHocProxy" default:"0" as:"honoured,strict" doc:"[P] may name a host that is no processor"`
 }
 
