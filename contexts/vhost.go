@@ -95,7 +95,7 @@ func (v *VHost) open() error {
 
 // serve takes x from its clean path to a handler, or to the page of its error.
 func (v *VHost) serve(x *exchange.Exchange, t *Table) (err error) {
-	if v.Compress != nil {
+	if v.Compress != nil && !x.Background { // nobody reads what the server asks for itself
 		v.Compress.Join(x) // first: nearest to the wire
 	}
 	if v.Cache != nil {

@@ -1,6 +1,7 @@
 package freshness
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -134,6 +135,17 @@ func Range(req *exchange.Fields, stored *Head, size int64, now time.Time) (s Spa
 	}
 	return Span{from, min(to, size-1) - from + 1}, true, true
 }
+
+// Of is the Content-Range of the part of a whole of size bytes.
+func (s Span) Of(size int64) string {
+	b := strconv.AppendInt(append(make([]byte, 0, 64), "bytes "...), s.Off, 10)
+	b = strconv.AppendInt(append(b, '-'), s.Off+s.Len-1, 10)
+	return string(strconv.AppendInt(append(b, '/'), size, 10))
+}
+
+// NoneOf is the Content-Range of a 416: what was asked for is not in a whole of size
+// bytes.
+func NoneOf(size int64) string { return "bytes */" + strconv.FormatInt(size, 10) }
 
 // offset reads a position; a huge one is as good as the largest.
 func offset(v string) (n int64, ok bool) {

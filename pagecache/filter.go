@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"httpjet/coding"
+	"httpjet/compress"
 	"httpjet/exchange"
 	"httpjet/store"
 )
@@ -103,6 +105,7 @@ type decision struct {
 	onError time.Duration
 	vary    []string
 	tags    []string
+	coded   coding.Set // how the handler has coded the body, which is stored decoded; 0: it is as it is
 }
 
 // decide reads the policy of an answer, does its purges, and decides if it is stored.
@@ -144,7 +147,9 @@ func (r *Run) decide(steered bool) {
 		r.keep.why = "method"
 		return
 	}
-	r.keep = r.judge(&asked, vary, tags)
+	if r.keep = r.judge(&asked, vary, tags); r.keep.store && r.keep.coded != 0 {
+		compress.Vary(f) // the next client may get it in another coding, or in none
+	}
 	if !r.keep.store {
 		s.Cache.count(r.keep.count)
 		s.Cache.noted(r.key, r.keep.why, r.began)
@@ -253,20 +258,28 @@ type tee struct {
 	next exchange.Sink
 	body store.Builder
 	sum  hash.Hash
-	n    int64
-	took int64    // bytes that are counted as being stored
-	file *writing // where the body goes that is too long for memory; nil: nowhere yet
-	off  bool     // it is not stored after all
-	over bool     // stored or abandoned
+	n    int64         // bytes of the body as it is stored
+	came int64         // bytes that the handler has written
+	raw  store.Builder // the body as it came, where it is coded
+	took int64         // bytes that are counted as being stored
+	file *writing      // where the body goes that is too long for memory; nil: nowhere yet
+	off  bool          // it is not stored after all
+	over bool          // stored or abandoned
 }
 
 func newTee(r *Run, next exchange.Sink) *tee {
-	return &tee{r: r, next: next, sum: sha256.New(), body: store.Builder{Limit: r.policy.MaxObject}}
+	return &tee{r: r, next: next, sum: sha256.New(), body: store.Builder{Limit: r.policy.MaxObject}, raw: store.Builder{Limit: maxCoded}}
 }
 
 // Write is that of exchange.Sink.
 func (t *tee) Write(p []byte) (int, error) {
-	if !t.off {
+	switch t.came += int64(len(p)); {
+	case t.off:
+	case t.r.made.length >= 0 && t.came > t.r.made.length:
+		t.abandon()
+	case t.r.keep.coded != 0:
+		t.gather(p)
+	default:
 		t.take(p)
 	}
 	return t.next.Write(p)
@@ -275,10 +288,11 @@ func (t *tee) Write(p []byte) (int, error) {
 // spillAt is how much of a body is in memory before it goes to a file.
 const spillAt = 1 << 20
 
+// take takes bytes of the body as it is stored.
 func (t *tee) take(p []byte) {
-	c, disk := t.r.site.Cache, t.r.site.Disk
+	disk := t.r.site.Disk
 	t.n += int64(len(p))
-	if t.n > t.r.policy.MaxObject || t.r.made.length >= 0 && t.n > t.r.made.length {
+	if t.n > t.r.policy.MaxObject {
 		t.abandon()
 		return
 	}
@@ -296,12 +310,18 @@ func (t *tee) take(p []byte) {
 		}
 		return
 	}
+	t.hold(&t.body, p)
+}
+
+// hold keeps p in memory, if there is room for it.
+func (t *tee) hold(in *store.Builder, p []byte) {
+	c := t.r.site.Cache
 	t.took += int64(len(p))
 	if c.filling.Add(int64(len(p))) > c.opt.MaxBytes/2 {
 		t.abandon()
 		return
 	}
-	if _, err := t.body.Write(p); err != nil {
+	if _, err := in.Write(p); err != nil {
 		t.abandon()
 	}
 }
@@ -309,6 +329,7 @@ func (t *tee) take(p []byte) {
 // free gives up the body in memory.
 func (t *tee) free() {
 	t.body.Reset()
+	t.raw.Reset()
 	t.r.site.Cache.filling.Add(-t.took)
 	t.took = 0
 }
@@ -349,11 +370,16 @@ func (t *tee) land() {
 func (t *tee) commit() {
 	r := t.r
 	c, d := r.site.Cache, &r.keep
-	n := t.n
 	defer t.free()
+	if r.made.length >= 0 && r.made.length != t.came || d.coded != 0 && !t.decode() {
+		t.abandon() // cut, or not what it says
+		c.count(Other)
+		return
+	}
+	n := t.n
 	switch {
-	case r.made.length >= 0 && r.made.length != n, n == 0 && r.made.status == 200, r.x.Trailers.Len() > 0:
-		t.abandon() // cut, or nothing to show
+	case n == 0 && r.made.status == 200, r.x.Trailers.Len() > 0:
+		t.abandon() // nothing to show
 		c.count(Other)
 		return
 	case !d.private && !c.admits(r.seen, n):
@@ -426,9 +452,9 @@ func (r *Run) object(sum []byte, n int64) store.Object {
 	o := store.Object{Key: key, Vary: d.vary, Tags: d.tags, Status: r.made.status, Stored: r.began, Fresh: r.began.Add(d.life), Info: i}
 	o.Until = o.Fresh.Add(max(d.stale, d.onError))
 	o.Variant = string(appendVariant(nil, &x.Req.Fields, d.vary))
-	o.Fields = make([]exchange.Field, 0, len(r.made.fields)+1)
+	o.Fields = make([]exchange.Field, 0, len(r.made.fields)+2)
 	for _, f := range r.made.fields {
-		if dropped(f.Name) {
+		if dropped(f.Name) || d.coded != 0 && ofCoded(f.Name) {
 			continue
 		}
 		if exchange.EqualName(f.Name, "ETag") {
@@ -439,6 +465,9 @@ func (r *Run) object(sum []byte, n int64) store.Object {
 	if i.etag == "" && r.made.status == 200 {
 		i.etag = `W/"` + hex.EncodeToString(sum[:12]) + `"` // R-CACHE-7
 		o.Fields = append(o.Fields, exchange.Field{Name: "ETag", Value: i.etag})
+	}
+	if d.coded != 0 {
+		o.Fields = variesByCoding(o.Fields)
 	}
 	return o
 }

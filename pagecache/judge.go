@@ -55,6 +55,7 @@ func (r *Run) judge(asked *control, vary, tags []string) decision {
 	if d.life = r.lifeOf(said, &standard, d.private, explicit); d.life <= 0 {
 		return no(NotAsked, "max-age is 0")
 	}
+	d.coded, _ = codingOf(r.made.fields)
 	var why string
 	if d.vary, why = r.varyOf(vary, said.noVary, d.private); why != "" {
 		return no(Other, why)
@@ -146,10 +147,8 @@ func (r *Run) unfit(explicit bool) string {
 	case isEventStream(f.Get("Content-Type")):
 		return "event stream"
 	}
-	for coding := range f.Tokens("Content-Encoding") {
-		if !exchange.EqualName(coding, "identity") {
-			return "content coding"
-		}
+	if why := r.undecodable(); why != "" {
+		return why
 	}
 	if to := f.Get("Location"); to != "" && (to == x.Req.Target || to == x.Req.Scheme+"://"+x.Req.Host+x.Req.Target) {
 		return "redirect to itself"

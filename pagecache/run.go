@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/freshness"
 	"httpjet/store"
 )
 
@@ -34,6 +35,7 @@ type Run struct {
 	owner  owner
 	owned  bool // owner is set
 	user   bool // a request with the user cookie: private entries alone
+	ranged bool // it asks for a part
 	ticket store.Ticket
 	began  time.Time
 	seen   int // sightings of the key, this one included
@@ -131,6 +133,11 @@ func (r *Run) Serve(q Question, h exchange.Handler) (err error) {
 	if done, err := r.lookUp(q.Again); done {
 		return err
 	}
+	if r.ranged { // the handler knows what a part of its answer is; a part is not stored
+		r.outcome, r.reason = bypass, "range"
+		c.count(Bypasses)
+		return h.Serve(x)
+	}
 	if r.follow() {
 		if done, err := r.lookUp(q.Again); done {
 			return err
@@ -155,8 +162,6 @@ func (r *Run) bypasses() string {
 		return "explained"
 	case r.rules.bypass != "":
 		return r.rules.bypass
-	case f.Has("Range"):
-		return "range"
 	case f.Has("Upgrade"):
 		return "upgrade"
 	case x.Req.Length != 0:
@@ -187,6 +192,7 @@ func hostName(host string) string {
 // identify makes the key, and finds whose the request is.
 func (r *Run) identify() {
 	x, s := r.x, r.site
+	r.ranged = x.Req.Method == "GET" && x.Req.Fields.Has("Range")
 	mod := &r.policy.KeyMod
 	if r.rules.keyMod != "" {
 		own := r.policy.KeyMod
@@ -380,14 +386,39 @@ func (r *Run) answer(e *store.Entry, file *opened) error {
 		x.Resp.Length = -1
 		return x.Start(304)
 	}
-	x.Resp.Length = lengthOf(e, file)
-	if err := x.Start(e.Status); err != nil {
+	size := lengthOf(e, file)
+	status, part := e.Status, freshness.Span{Len: size}
+	if r.ranged && status == 200 {
+		var err error
+		if status, part, err = r.partOf(e, size); err != nil {
+			return err
+		}
+	}
+	x.Resp.Length = part.Len
+	if err := x.Start(status); err != nil {
 		return err
 	}
 	if file != nil {
-		return x.SendFile(file.File, 0, file.length)
+		return x.SendFile(file.File, part.Off, part.Len)
 	}
-	return e.Body.WriteRange(x, 0, e.Body.Len())
+	return e.Body.WriteRange(x, part.Off, part.Len)
+}
+
+// partOf returns what of an entry whose body has size bytes a request with Range gets,
+// and says so in the head; all of it with 200 if its Range counts for nothing.
+func (r *Run) partOf(e *store.Entry, size int64) (status int, part freshness.Span, err error) {
+	x := r.x
+	head := freshness.HeadOf(&x.Resp.Fields, r.began)
+	head.Date = e.Stored // when it was made
+	part, isPart, ok := freshness.Range(&x.Req.Fields, &head, size, r.began)
+	switch {
+	case !ok:
+		return 0, part, &exchange.Error{Status: 416, Reason: "range_not_satisfiable", Fields: []exchange.Field{{Name: "Content-Range", Value: freshness.NoneOf(size)}}}
+	case !isPart:
+		return 200, freshness.Span{Len: size}, nil
+	}
+	x.Resp.Fields.Set("Content-Range", part.Of(size))
+	return 206, part, nil
 }
 
 func lengthOf(e *store.Entry, file *opened) int64 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"httpjet/compress"
 	"httpjet/exchange"
 )
 
@@ -53,6 +54,7 @@ type get struct {
 	proxied              bool
 	foreign              bool
 	user                 string
+	filter               *compress.Filter // nearest to the wire; nil: none
 }
 
 // told is what came of it.
@@ -107,6 +109,9 @@ type asked struct {
 
 // Serve stands for contexts: it is also what serves again.
 func (h *asked) Serve(x *exchange.Exchange) error {
+	if h.q.filter != nil {
+		h.q.filter.Join(x)
+	}
 	run := h.site.Begin(x)
 	err := error(exchange.ErrPanic)
 	defer func() { run.End(err) }()

@@ -29,7 +29,7 @@ func (h *Handler) answer(x *exchange.Exchange, l *look, e *store.Entry, o answer
 	part := head(x, l, e, &o)
 	if x.Resp.Status == 416 {
 		// A head of ours, which Run writes.
-		return &exchange.Error{Status: 416, Reason: "range_not_satisfiable", Fields: []exchange.Field{{Name: "Content-Range", Value: contentRange(nil, -1, e.Body.Len())}}}
+		return &exchange.Error{Status: 416, Reason: "range_not_satisfiable", Fields: []exchange.Field{{Name: "Content-Range", Value: freshness.NoneOf(e.Body.Len())}}}
 	}
 	if err := x.Start(x.Resp.Status); err != nil {
 		return err
@@ -74,9 +74,9 @@ func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part
 	}
 	switch status {
 	case 206:
-		r.Fields.Set("Content-Range", contentRange(&part, part.Off, e.Body.Len()))
+		r.Fields.Set("Content-Range", part.Of(e.Body.Len()))
 	case 416:
-		r.Fields.Set("Content-Range", contentRange(nil, -1, e.Body.Len()))
+		r.Fields.Set("Content-Range", freshness.NoneOf(e.Body.Len()))
 	}
 	r.Status, r.Dated, r.Unproven = status, true, false
 	if r.Length = part.Len; status == 304 || status == 204 {
@@ -105,20 +105,6 @@ func sayAge(r *exchange.Response, k *kept, o *answerOptions) {
 // (RFC 9110 §15.4.5).
 func describesBody(name string) bool {
 	return len(name) > 8 && exchange.EqualName(name[:8], "Content-") && !exchange.EqualName(name, "Content-Location")
-}
-
-// contentRange is the value of Content-Range; of none if first is below 0.
-func contentRange(s *freshness.Span, first, size int64) string {
-	b := append(make([]byte, 0, 64), "bytes "...)
-	if first < 0 {
-		b = append(b, '*')
-	} else {
-		b = strconv.AppendInt(b, s.Off, 10)
-		b = append(b, '-')
-		b = strconv.AppendInt(b, s.Off+s.Len-1, 10)
-	}
-	b = append(b, '/')
-	return string(strconv.AppendInt(b, size, 10))
 }
 
 // said is what hits of one second tell of a response. It is made once for them all.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"io"
 )
@@ -46,6 +47,15 @@ func (b *Body) WriteRange(w io.Writer, off, n int64) error {
 		off, n = 0, n-int64(len(c))
 	}
 	return nil
+}
+
+// Reader reads the body from its beginning.
+func (b *Body) Reader() io.Reader {
+	parts := make([]io.Reader, len(b.chunks))
+	for i, c := range b.chunks {
+		parts[i] = bytes.NewReader(c)
+	}
+	return io.MultiReader(parts...)
 }
 
 // Size returns the memory that the body takes, bytes.
