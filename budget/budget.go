@@ -20,6 +20,7 @@ type Permits struct {
 	sem   *semaphore.Weighted
 	max   int
 	inUse atomic.Int64
+	waits atomic.Int64 // those in line
 }
 
 // NewPermits returns n permits; n >= 1.
@@ -38,7 +39,10 @@ func (p *Permits) Acquire(ctx context.Context, wait time.Duration) error {
 	}
 	c, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := p.sem.Acquire(c, 1); err != nil {
+	p.waits.Add(1)
+	err := p.sem.Acquire(c, 1)
+	p.waits.Add(-1)
+	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -62,6 +66,9 @@ func (p *Permits) Release() {
 	p.inUse.Add(-1)
 	p.sem.Release(1)
 }
+
+// Waiting returns how many wait in line.
+func (p *Permits) Waiting() int { return int(p.waits.Load()) }
 
 // InUse returns the number of permits taken; Max their number.
 func (p *Permits) InUse() int { return int(p.inUse.Load()) }

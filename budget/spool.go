@@ -56,6 +56,14 @@ func (b *Bytes) Give(n int64) {
 	}
 }
 
+// Max returns the size of the budget, 0 for none.
+func (b *Bytes) Max() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.max
+}
+
 // Used returns the number of bytes taken.
 func (b *Bytes) Used() int64 {
 	if b == nil {
@@ -70,7 +78,15 @@ type Bodies struct {
 	Bytes *Bytes   // totalReqBufSize, in memory and on disk together
 	Count *Permits // maxBufferedReqs
 	Dir   string   // for temporary files; "": the system's
+
+	refused atomic.Uint64
 }
+
+// Refuse counts a body that could not be held. Hold does so itself.
+func (b *Bodies) Refuse() { b.refused.Add(1) }
+
+// Refused is how many bodies could not be held; it only grows.
+func (b *Bodies) Refused() uint64 { return b.refused.Load() }
 
 // Spool is a request body held whole. It belongs to the caller of Hold, who
 // closes it.
@@ -90,6 +106,7 @@ func (b *Bodies) Hold(src io.Reader, n int64) (*Spool, error) {
 		b = &Bodies{}
 	}
 	if b.Count != nil && !b.Count.TryAcquire() {
+		b.Refuse()
 		return nil, fmt.Errorf("%w: %d bodies are held", ErrNoRoom, b.Count.Max())
 	}
 	s := &Spool{owner: b}
@@ -99,6 +116,9 @@ func (b *Bodies) Hold(src io.Reader, n int64) (*Spool, error) {
 	}
 	if err != nil {
 		s.Close()
+		if errors.Is(err, ErrNoRoom) {
+			b.Refuse()
+		}
 		return nil, err
 	}
 	return s, nil

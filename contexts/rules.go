@@ -3,6 +3,7 @@ package contexts
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"httpjet/docroot"
 	"httpjet/exchange"
@@ -39,6 +40,17 @@ func (v *VHost) rewrite(x *exchange.Exchange, socket *SocketMap, l *local) (*pro
 		}
 		return nil, nil
 	}
+	if v.Rewrote == nil {
+		return v.runRules(x, l)
+	}
+	began := time.Now()
+	p, err := v.runRules(x, l)
+	v.Rewrote(time.Since(began))
+	return p, err
+}
+
+// runRules is rewrite where there are rules.
+func (v *VHost) runRules(x *exchange.Exchange, l *local) (*proxied, error) {
 	before, query := x.Req.Path, x.Req.Query
 	var asked *rewrite.Settings
 	if l != nil {

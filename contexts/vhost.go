@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"httpjet/access"
 	"httpjet/compress"
@@ -44,6 +45,9 @@ type VHost struct {
 	AnyHost func(scheme, authority string) (*Target, error)
 
 	Cache *pagecache.Site // nil: none
+
+	// Rewrote is told what the rules of a request took; nil: nobody.
+	Rewrote func(took time.Duration)
 
 	contexts search
 	isScript func(suffix string) bool // IsScript, bound once

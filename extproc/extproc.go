@@ -199,4 +199,7 @@ func (e *DialError) Failure() *exchange.Error {
 
 // PoolStats is a snapshot of a client's connections; over HTTP/2 Busy is requests. A
 // tunnel's is busy, a probe's is not counted.
-type PoolStats struct{ Idle, Busy, Dialing int }
+type PoolStats struct {
+	Idle, Busy, Dialing int
+	Waiting             int // calls that wait for one of the busy ones
+}

@@ -216,5 +216,5 @@ func (p *H1Client) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	dialing := int(p.dialing.Load())
-	return PoolStats{Idle: len(p.idle), Busy: max(0, p.permits.InUse()-dialing), Dialing: dialing}
+	return PoolStats{Idle: len(p.idle), Busy: max(0, p.permits.InUse()-dialing), Dialing: dialing, Waiting: p.permits.Waiting()}
 }

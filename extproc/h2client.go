@@ -239,7 +239,7 @@ func (p *H2Client) Retire() {
 func (p *H2Client) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := PoolStats{Busy: p.permits.InUse(), Dialing: len(p.dialling)}
+	s := PoolStats{Busy: p.permits.InUse(), Dialing: len(p.dialling), Waiting: p.permits.Waiting()}
 	for _, c := range p.conns {
 		if c.calls == 0 {
 			s.Idle++

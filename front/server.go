@@ -92,6 +92,18 @@ func (s *Server) Snapshot() Stats {
 	}
 }
 
+// Secure returns how many of the open connections have TLS. It looks at each.
+func (s *Server) Secure() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		if c.lis.Key.Secure {
+			n++
+		}
+	}
+	return n
+}
+
 // crowdPerProc exchanges at once for each processor make a crowd
 // (exchange.Exchange.Crowded): with fewer, an idle processor would be woken for one
 // that gives way.

@@ -201,7 +201,7 @@ func (p *pool) stats() extproc.PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	dialing := int(p.dialing.Load())
-	return extproc.PoolStats{Idle: len(p.idle), Busy: max(0, p.permits.InUse()-dialing), Dialing: dialing}
+	return extproc.PoolStats{Idle: len(p.idle), Busy: max(0, p.permits.InUse()-dialing), Dialing: dialing, Waiting: p.permits.Waiting()}
 }
 
 func closeAll(conns []*conn) {

@@ -39,7 +39,7 @@ func (b *builder) pages() *pagecache.Cache {
 		if o.StoreDir != "" {
 			mem = or64(o.HotMem, 192<<20)
 		}
-		b.kept.Pages = pagecache.New(pagecache.Options{MaxBytes: mem, MaxDisk: o.DiskMem, Admit: o.Admit, Log: b.opt.Log})
+		b.kept.Pages = pagecache.New(pagecache.Options{MaxBytes: mem, MaxDisk: o.DiskMem, Admit: o.Admit, LookedUp: b.kept.Metrics.LookedUp, Log: b.opt.Log})
 	}
 	return b.kept.Pages
 }

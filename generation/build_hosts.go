@@ -32,7 +32,7 @@ type host struct {
 
 // buildVHost resolves one virtual host. What cannot be honoured closes it.
 func (b *builder) buildVHost(h *xmlconf.Host) {
-	v := &contexts.VHost{Name: h.Name, IsUpgrade: forward.IsUpgrade, Scripts: map[string]*contexts.Script{}}
+	v := &contexts.VHost{Name: h.Name, IsUpgrade: forward.IsUpgrade, Rewrote: b.kept.Metrics.Rewrote, Scripts: map[string]*contexts.Script{}}
 	b.hosts[h.Name] = v
 	v.Suspended = slices.Contains(b.cfg.Server.SuspendedVhosts, h.Name) || h.Conf != nil && !h.Conf.Enabled
 	v.NoQUIC = h.Conf != nil && !h.Conf.EnableQuic

@@ -19,7 +19,7 @@ func (b *builder) buildProxyCache(h *host, p *processor, c *xmlconf.Context, nex
 	if conf == nil || !conf.Enable || p.fault != "" {
 		return next
 	}
-	out := &proxycache.Handler{Cache: b.proxyCache(h, p, c), Next: next, MaxBody: conf.MaxBodySize, Log: b.opt.Log}
+	out := &proxycache.Handler{Cache: b.proxyCache(h, p, c), Next: next, MaxBody: conf.MaxBodySize, LookedUp: b.kept.Metrics.LookedUp, Log: b.opt.Log}
 	out.Rules = freshness.Rules{Default: time.Duration(conf.DefaultTTL) * time.Second, DefaultForAll: conf.Written("defaultTTL"),
 		Max: time.Duration(conf.MaxTTL) * time.Second, StaleWhileRevalidate: time.Duration(conf.StaleWhile) * time.Second,
 		StaleIfError: time.Duration(conf.StaleError) * time.Second, NoVary: conf.KeyStrategy != "method-url-vary", Targeted: conf.CDNControl}

@@ -185,6 +185,28 @@ func (g *Generation) Groups() []metrics.Group {
 	return out
 }
 
+// LiteSpeedApps returns the groups as the names of LiteSpeed's exporter tell of them.
+func (g *Generation) LiteSpeedApps() []metrics.LiteSpeedApp {
+	out := make([]metrics.LiteSpeedApp, 0, len(g.upstreams))
+	for _, u := range g.upstreams {
+		v := u.view()
+		a := metrics.LiteSpeedApp{Type: map[string]string{"fcgi": "FCGI", "lsapi": "LSAPI"}[v.Kind], Name: v.Name, MaxConns: u.decl.MaxConns * len(v.Peers)}
+		if a.Type == "" {
+			a.Type = "PROXY"
+		}
+		a.VHost, _ = strings.CutPrefix(v.Scope, "vhost:")
+		if v.Scope == "server" {
+			a.VHost = ""
+		}
+		for _, p := range v.Peers {
+			a.Idle, a.Busy, a.Waiting = a.Idle+p.Pool.Idle, a.Busy+p.Pool.Busy, a.Waiting+p.Pool.Waiting
+			a.Requests += p.Picks
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
 // Rates returns the limits of clients, of the server, of virtual hosts, of contexts.
 func (g *Generation) Rates() []metrics.Rate {
 	out := make([]metrics.Rate, 0, len(g.rates))

@@ -23,9 +23,23 @@ address, ` + "`route`" + ` the uri of a context or map, or static, script, unmat
 holds a URL, an address or anything that a client chose. 32 virtual hosts have labels of
 their own, the others share ` + "`__other__`" + `.
 
-| metric | type | labels | is |
+` + docsTable
+
+const docsTable = `| metric | type | labels | is |
 |---|---|---|---|
 `
+
+const docsLiteSpeed = `
+## Names of LiteSpeed's exporter
+
+With ` + "`<management><litespeedMetrics>1</litespeedMetrics></management>`" + ` there are also the names by which LiteSpeed's
+Prometheus exporter tells them, so that dashboards made for it go on. ` + "`vhost`" + ` "" is all hosts together, or of
+an application that it is one of the server; ` + "`app_type`" + ` is LSAPI, FCGI or PROXY. Rates are those between the two
+scrapes before; there is no ` + "`core`" + `. What httpjet does not count by host has "" alone, and what it does not count
+at all is not there: private hits of the page cache, bytes by host, sessions, cgroups. New dashboards should
+use the names above.
+
+` + docsTable
 
 // full has a sample of everything.
 func full() *Metrics {
@@ -33,7 +47,8 @@ func full() *Metrics {
 	calls := func() Gateway {
 		return Gateway{Requests: map[string]uint64{"success": 1}, Poisoned: map[string]uint64{"protocol": 1}}
 	}
-	m.Watch(Gauges{FastCGI: calls, LSAPI: calls, Started: func() Started { return Started{States: map[string]int{"ready": 1}} }, HTTP2: func() HTTP2 { return HTTP2{Ended: map[string]uint64{"protocol_error": 1}} },
+	m.EnableLiteSpeed(true)
+	m.Watch(Gauges{LiteSpeed: func() LiteSpeed { return LiteSpeed{Apps: []LiteSpeedApp{{Type: "LSAPI", Name: "php"}}} }, FastCGI: calls, LSAPI: calls, Started: func() Started { return Started{States: map[string]int{"ready": 1}} }, HTTP2: func() HTTP2 { return HTTP2{Ended: map[string]uint64{"protocol_error": 1}} },
 		Rates: func() []Rate { return []Rate{{Scope: "global"}} }, Probed: func() []Probed { return []Probed{{Scope: "server", Group: "app"}} }})
 	m.WatchGroups(func() []Group {
 		return []Group{{Scope: "server", Name: "app", Peers: []Peer{{Failures: map[string]uint64{"dial": 1}, Attempts: map[string]uint64{"success": 1}}}}}
@@ -52,16 +67,21 @@ func TestDocs(t *testing.T) {
 	}
 	var out strings.Builder
 	out.WriteString(docsHead)
-	for _, f := range families {
-		if !strings.HasPrefix(f.GetName(), "httpjet_") {
-			continue
+	table := func(prefix string) {
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), prefix) {
+				continue
+			}
+			var labels []string
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				labels = append(labels, l.GetName())
+			}
+			fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
 		}
-		var labels []string
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, l.GetName())
-		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
 	}
+	table("httpjet_")
+	out.WriteString(docsLiteSpeed)
+	table("litespeed_")
 	const file = "../docs/metrics.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(out.String()), 0o666); err != nil {

@@ -24,6 +24,7 @@ type Gauges struct {
 	ParkedConnections func() int // those of ActiveConnections that are at rest
 	WebSocketRelays   func() int // upgraded connections relayed
 	Bugs              func() int // panics caught; only grows
+	Overloaded        func() int // requests answered 503 because of maxInFlightReqs; only grows
 
 	Probed  func() []Probed // peers with a health check
 	Lookups func() Lookups  // of names of upstreams; only grow
@@ -35,9 +36,11 @@ type Gauges struct {
 	Rates   func() []Rate  // limits of the requests of each client
 
 	Compression func() Compression
+	Buffers     func() Buffers // of request bodies
 
 	ProxyCache func() ProxyCache
 	PageCache  func() PageCache
+	LiteSpeed  func() LiteSpeed
 }
 
 // Metrics are the counters of one process. They outlive every configuration and
@@ -50,7 +53,10 @@ type Metrics struct {
 
 	registry   *prometheus.Registry
 	traffic    *traffic
-	upstream   durations                     // to the reply head
+	upstream   durations // to the reply head
+	rewrite    durations
+	lookup     durations // in caches
+	litespeed  *litespeed
 	errors     map[string]prometheus.Counter // by token of R-HDR-8; read only
 	reloads    [2]prometheus.Counter         // failure, success
 	generation prometheus.Gauge
@@ -63,6 +69,7 @@ type Metrics struct {
 // New registers everything, so that each series exists from the start with 0.
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), traffic: &traffic{}, errors: map[string]prometheus.Counter{}}
+	m.litespeed = &litespeed{m: m}
 	m.gauges.Store(&Gauges{})
 	m.registry.MustRegister(&upstream{m}, &routeCollector{m})
 	m.registry.MustRegister(collectors.NewGoCollector(),
@@ -70,6 +77,13 @@ func New() *Metrics {
 	m.traffic.register(m.registry)
 	m.upstream.register(m.registry, "httpjet_phase_upstream_seconds",
 		"Time of an attempt at an HTTP upstream, from its permit to the head of the reply, a dial included.")
+	m.rewrite.register(m.registry, "httpjet_phase_rewrite_seconds", "Time that the rewrite rules of a request took, where there are any.")
+	m.lookup.register(m.registry, "httpjet_phase_cache_lookup_seconds", "Time of a look-up in the page cache or a proxyCache.")
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "httpjet_process_rss_bytes", Help: "Memory of the process that is in RAM."}, residentBytes))
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "httpjet_overloaded_total", Help: "Requests answered 503 because maxInFlightReqs were being served."},
+		m.reader(func(g *Gauges) func() int { return g.Overloaded })))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_bugs_total", Help: "Panics caught while serving: report each."},
 		m.reader(func(g *Gauges) func() int { return g.Bugs })))
@@ -80,7 +94,7 @@ func New() *Metrics {
 	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
 	fastcgi, lsapi := m.gateways()
-	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &proxyCacheCollector{m}, newPageCacheCollector(m))
+	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &compressionCollector{m}, &rateCollector{m}, &bufferCollector{m}, m.litespeed, &proxyCacheCollector{m}, newPageCacheCollector(m))
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},
@@ -146,6 +160,9 @@ func (m *Metrics) reader(pick func(*Gauges) func() int) func() float64 {
 // and took the time since its head was complete. It allocates nothing.
 func (m *Metrics) Finished(x *exchange.Exchange, err error, took time.Duration) {
 	m.traffic.count(x, x.LoggedStatus(err), took)
+	if m.litespeed.enabled.Load() {
+		m.litespeed.count(x.Req.TLS != nil, x.BodyRead(), x.Written())
+	}
 	if err != nil {
 		if c := m.errors[exchange.ReasonOf(err)]; c != nil {
 			c.Inc()
@@ -155,6 +172,12 @@ func (m *Metrics) Finished(x *exchange.Exchange, err error, took time.Duration) 
 
 // Answered counts the reply head of an upstream, for which an attempt waited so long.
 func (m *Metrics) Answered(took time.Duration) { m.upstream.add(took) }
+
+// Rewrote counts what rewrite rules took of a request.
+func (m *Metrics) Rewrote(took time.Duration) { m.rewrite.add(took) }
+
+// LookedUp counts a look-up in a cache.
+func (m *Metrics) LookedUp(took time.Duration) { m.lookup.add(took) }
 
 // Published notes the generation that is in use from now on.
 func (m *Metrics) Published(generation uint64, at time.Time) {

@@ -114,29 +114,13 @@ func (t *tally) histogram(d *prometheus.Desc, labels ...string) prometheus.Metri
 
 // Collect implements prometheus.Collector.
 func (c *routeCollector) Collect(ch chan<- prometheus.Metric) {
-	read := c.m.routes.Load()
-	if read == nil {
-		return
-	}
 	type key struct{ host, route string }
 	routes, hosts := map[key]*tally{}, map[string]*tally{}
-	names := map[string]string{"": ""}
-	for _, r := range (*read)() {
-		host, known := names[r.VHost]
-		if !known {
-			if host = r.VHost; len(names) > maxHosts { // "" is one of them
-				host = otherHosts
-			}
-			names[r.VHost] = host
+	c.m.eachRoute(func(host, label string, r *Route) {
+		for _, t := range []*tally{at(routes, key{host, label}), at(hosts, host)} {
+			t.add(r)
 		}
-		k := key{host, r.Label}
-		if len(k.route) > maxLabel {
-			k.route = strings.ToValidUTF8(k.route[:maxLabel], "")
-		}
-		for _, t := range []*tally{at(routes, k), at(hosts, host)} {
-			t.add(r.Route)
-		}
-	}
+	})
 	for k, t := range routes {
 		for code, n := range t.codes {
 			ch <- prometheus.MustNewConstMetric(routeRequests, prometheus.CounterValue, float64(n), k.host, k.route, strconv.Itoa(code))
@@ -154,6 +138,29 @@ func (c *routeCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(hostReplies, prometheus.UntypedValue, float64(classes[class]), host, strconv.Itoa(class)+"xx")
 		}
 		ch <- t.histogram(hostDuration, host)
+	}
+}
+
+// eachRoute calls f with every route and its labels, as they are told.
+func (m *Metrics) eachRoute(f func(host, label string, r *Route)) {
+	read := m.routes.Load()
+	if read == nil {
+		return
+	}
+	names := map[string]string{"": ""}
+	for _, r := range (*read)() {
+		host, known := names[r.VHost]
+		if !known {
+			if host = r.VHost; len(names) > maxHosts { // "" is one of them
+				host = otherHosts
+			}
+			names[r.VHost] = host
+		}
+		label := r.Label
+		if len(label) > maxLabel {
+			label = strings.ToValidUTF8(label[:maxLabel], "")
+		}
+		f(host, label, r.Route)
 	}
 }
 

@@ -81,4 +81,5 @@ func (t *traffic) register(r *prometheus.Registry) {
 	for k, name := range served {
 		counter("served_"+name, "Requests answered by a handler of this kind.", &t.served[k])
 	}
+	counter("served_php", "httpjet_served_lsapi by an older name.", &t.served[exchange.LSAPI])
 }

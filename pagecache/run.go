@@ -246,7 +246,7 @@ func (r *Run) lookUp(again exchange.Handler) (done bool, err error) {
 // try serves the entry of a key.
 func (r *Run) try(key []byte, again exchange.Handler) (done bool, err error) {
 	c := r.site.Cache
-	e := r.find(key)
+	e := r.timedFind(key)
 	if e == nil {
 		return false, nil
 	}
@@ -284,6 +284,18 @@ func (r *Run) try(key []byte, again exchange.Handler) (done bool, err error) {
 		}
 	}
 	return true, r.answer(e, file)
+}
+
+// timedFind is find, which is counted.
+func (r *Run) timedFind(key []byte) *store.Entry {
+	told := r.site.Cache.opt.LookedUp
+	if told == nil {
+		return r.find(key)
+	}
+	began := time.Now()
+	e := r.find(key)
+	told(time.Since(began))
+	return e
 }
 
 // find returns the entry of a key for the variant that the request has. Entries that

@@ -146,11 +146,16 @@ func (p *replay) room() []byte {
 		n = min(p.left-p.size, maxBlock)
 	}
 	n = min(n, p.max-p.size)
-	if n <= 0 || !p.counted && p.bodies.Count != nil && !p.bodies.Count.TryAcquire() {
+	if n <= 0 {
+		return nil
+	}
+	if !p.counted && p.bodies.Count != nil && !p.bodies.Count.TryAcquire() {
+		p.bodies.Refuse()
 		return nil
 	}
 	p.counted = true
 	if !p.bodies.Bytes.Take(n) {
+		p.bodies.Refuse()
 		return nil
 	}
 	p.charged += n

@@ -19,6 +19,8 @@ type Handler struct {
 	Rules   freshness.Rules
 	MaxBody int64        // longest body that is kept, bytes
 	Log     *slog.Logger // of refreshes; nil: nowhere
+
+	LookedUp func(took time.Duration) // is told what a look-up for a request took; nil: nobody
 }
 
 // look is a look-up with the memory it needs.
@@ -122,6 +124,17 @@ func (h *Handler) find(x *exchange.Exchange, l *look) (e *store.Entry, others bo
 	return nil, others
 }
 
+// timedFind is find for a request, which is counted.
+func (h *Handler) timedFind(x *exchange.Exchange, l *look) (e *store.Entry, others bool) {
+	if h.LookedUp == nil {
+		return h.find(x, l)
+	}
+	began := time.Now()
+	e, others = h.find(x, l)
+	h.LookedUp(time.Since(began))
+	return e, others
+}
+
 func sameNames(a, b []string) bool {
 	if len(a) != len(b) {
 		return false
@@ -164,7 +177,7 @@ func (h *Handler) serve(x *exchange.Exchange, l *look) error {
 	waited := time.Duration(0)
 	for {
 		o := fetchOptions{fwd: freshness.URIMiss, collapsed: waited > 0}
-		e, others := h.find(x, l)
+		e, others := h.timedFind(x, l)
 		alone := x.Req.Method == "HEAD" || l.ranged || l.conditional
 		switch {
 		case e != nil:

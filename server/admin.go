@@ -24,6 +24,7 @@ func (s *Server) observe() {
 		ParkedConnections: func() int { return s.front.Snapshot().Parked },
 		WebSocketRelays:   func() int { return s.front.Snapshot().Tunnels },
 		Bugs:              func() int { return int(s.front.Snapshot().Bugs) },
+		Overloaded:        func() int { return int(s.front.Snapshot().Overloaded) },
 		Clients: func() metrics.Clients {
 			n := s.kept.Clients.Snapshot()
 			return metrics.Clients{Refused: uint64(n.Refused), Banned: uint64(n.Banned), Delayed: uint64(n.Delayed), Limited: uint64(n.Limited),
@@ -53,6 +54,8 @@ func (s *Server) observe() {
 			return metrics.Compression{Gzip: n.Gzip, Brotli: n.Brotli, Zstd: n.Zstd, In: n.In, Out: n.Out, Refused: n.Refused, Memory: n.InUse}
 		},
 		PageCache: s.pageCacheCounts,
+		Buffers:   s.bufferCounts,
+		LiteSpeed: s.liteSpeedCounts,
 		Rates: func() []metrics.Rate {
 			if site := s.current.Load(); site != nil {
 				return site.Rates()
@@ -86,6 +89,24 @@ func (s *Server) startedCounts() metrics.Started {
 	for _, a := range s.apps.List() {
 		out.States[a.State.String()]++
 		out.Restarts += a.Restarts
+	}
+	return out
+}
+
+// bufferCounts are those of request bodies that are held.
+func (s *Server) bufferCounts() metrics.Buffers {
+	b := s.kept.Bodies
+	return metrics.Buffers{Bytes: b.Bytes.Used(), MaxBytes: b.Bytes.Max(), Bodies: b.Count.InUse(), MaxBodies: b.Count.Max(), Refused: b.Refused()}
+}
+
+// liteSpeedCounts are those that only names of LiteSpeed's exporter tell.
+func (s *Server) liteSpeedCounts() metrics.LiteSpeed {
+	n := s.front.Snapshot()
+	secure := s.front.Secure()
+	out := metrics.LiteSpeed{Version: "httpjet/" + Version, Plain: n.Active - secure, Secure: secure, Idle: n.Parked, Requests: n.InFlight}
+	if site := s.current.Load(); site != nil {
+		out.MaxConnections = site.limits.MaxConns
+		out.Apps = site.LiteSpeedApps()
 	}
 	return out
 }

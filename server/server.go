@@ -415,6 +415,8 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		s.log.Warn("listeners are not opened", "number", n, "of", len(g.Config.Server.Listeners))
 	}
 	s.ocsp.Wake()
+	m := g.Config.Server.Management
+	s.kept.Metrics.EnableLiteSpeed(m != nil && m.LiteSpeed)
 	s.kept.Metrics.Published(g.Number, time.Now())
 	return nil
 }

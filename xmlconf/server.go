@@ -150,6 +150,7 @@ type Management struct {
 	Address      string   `conf:"address" default:"127.0.0.1:9090" doc:"literal IP and port, of its own; a reload may change it"`
 	AllowedCIDRs []string `conf:"allowedCIDRs" doc:"networks whose peers may ask, by the address of their connection; required for an address that is not loopback, else the loopback"`
 	Pprof        bool     `conf:"pprof" default:"0" doc:"/debug/pprof/ for loopback peers"`
+	LiteSpeed    bool     `conf:"litespeedMetrics" default:"0" doc:"1: /metrics also has the names of LiteSpeed's Prometheus exporter"`
 }
 
 // Tracing is the server's trace settings (R-TRACE-1).
