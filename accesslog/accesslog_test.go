@@ -504,7 +504,7 @@ func TestLinesAreWrittenTogether(t *testing.T) {
 		s := NewSink(Options{}, new(atomic.Uint64))
 		s.running.Store(true)
 		var out counted
-		go s.flush(&out, func(error) {})
+		go s.flush(&out)
 		synctest.Wait()
 		line := []byte(strings.Repeat("x", 99) + "\n")
 		for range 100 {

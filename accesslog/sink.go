@@ -1,6 +1,6 @@
 // Package accesslog formats one line per exchange and writes lines to files that
-// rotate, for the access log and for the error log. Writers never wait for the
-// disk: lines queue in memory and are shed when the queue is full. It decides
+// rotate, or to an output of the process, for the access log and for the error log.
+// Writers never wait for the disk, nor for who reads the output: lines queue in memory and are shed when the queue is full. It decides
 // nothing about what is logged where.
 package accesslog
 
@@ -31,10 +31,12 @@ const (
 // Options is the whole identity of a Sink: sinks with equal options can be
 // shared between generations.
 type Options struct {
-	Path        string // file; its directory is made if it is missing
-	RollingSize int64  // bytes at which the file is rotated, rounded up to MiB; 0: never
-	KeepDays    int    // rotated files older than this are removed; 0: kept
-	Compress    bool   // rotated files are compressed with gzip
+	Path        string   // file; its directory is made if it is missing
+	File        *os.File // an output of the process, in the place of Path; it is not closed, and nothing else here but Prompt counts
+	Prompt      bool     // lines are written at once, not many together
+	RollingSize int64    // bytes at which the file is rotated, rounded up to MiB; 0: never
+	KeepDays    int      // rotated files older than this are removed; 0: kept
+	Compress    bool     // rotated files are compressed with gzip
 }
 
 // Sink is a log file with a queue in front. Any goroutine may write or Reopen.
@@ -49,6 +51,7 @@ type Sink struct {
 	done    chan struct{} // closed when flush has ended
 
 	running atomic.Bool // flush was started
+	report  func(error) // of Start
 	told    bool        // a fault of the file was reported and is not over; of Start, then of flush
 
 	mu      sync.Mutex
@@ -60,7 +63,7 @@ type Sink struct {
 // NewSink opens no file and starts no goroutine. Shed and lost lines are counted
 // in dropped.
 func NewSink(opt Options, dropped *atomic.Uint64) *Sink {
-	return &Sink{opt: opt, dropped: dropped, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), reopen: make(chan chan error),
+	return &Sink{opt: opt, dropped: dropped, report: func(error) {}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), reopen: make(chan chan error),
 		quit: make(chan struct{}), done: make(chan struct{})}
 }
 
@@ -72,28 +75,31 @@ func (s *Sink) Start(report func(error)) {
 	if s.running.Load() {
 		return
 	}
-	if report == nil {
-		report = func(error) {}
+	if report != nil {
+		s.report = report
 	}
 	out, err := s.open()
-	s.tell(err, report)
+	s.tell(err)
 	if err != nil {
 		return
 	}
 	s.running.Store(true)
-	go s.flush(out, report)
+	go s.flush(out)
 }
 
 // tell reports a fault of the file, once until err is nil again.
-func (s *Sink) tell(err error, report func(error)) {
+func (s *Sink) tell(err error) {
 	if err != nil && !s.told {
-		report(s.named(err))
+		s.report(s.named(err))
 	}
 	s.told = err != nil
 }
 
 // named says which file err is about.
 func (s *Sink) named(err error) error {
+	if s.opt.File != nil {
+		return fmt.Errorf("log to %s: %w", s.opt.File.Name(), err)
+	}
 	if pe, ok := err.(*os.PathError); ok && pe.Path == s.opt.Path {
 		err = pe.Err
 	}
@@ -102,6 +108,9 @@ func (s *Sink) named(err error) error {
 
 // open makes the directory, proves that the file can be written and returns it.
 func (s *Sink) open() (io.WriteCloser, error) {
+	if s.opt.File != nil {
+		return &stream{f: s.opt.File, quit: s.quit, stalled: s.tell}, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o755); err != nil {
 		return nil, err
 	}
@@ -175,6 +184,12 @@ func signal(c chan struct{}) {
 }
 
 func (s *Sink) late(line []byte) {
+	if s.opt.File != nil {
+		if err := (&stream{f: s.opt.File}).writeNow(line); err != nil {
+			s.dropped.Add(1)
+		}
+		return
+	}
 	f, err := openAppend(s.opt.Path)
 	if err == nil {
 		_, err = f.Write(line)
@@ -196,16 +211,20 @@ func (s *Sink) take(empty []byte) (queue []byte) {
 // flush is the goroutine that owns the file. It writes once in a while and many
 // lines at once, because a write costs as much as many lines. It ends when quit is
 // closed and the queue is empty.
-func (s *Sink) flush(out io.WriteCloser, report func(error)) {
+func (s *Sink) flush(out io.WriteCloser) {
 	defer close(s.done)
 	var spare []byte
 	var asked chan error // a Reopen that waits for the queue
-	timer := time.NewTimer(gather)
+	wait := gather
+	if s.opt.Prompt {
+		wait = 0
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for ending := false; ; {
 		batch := s.take(spare)
 		if len(batch) > 0 {
-			s.tell(s.put(out, batch), report)
+			s.tell(s.put(out, batch))
 		}
 		if spare = batch; cap(spare) > keepCap {
 			spare = nil
@@ -230,7 +249,7 @@ func (s *Sink) flush(out io.WriteCloser, report func(error)) {
 		}
 		select {
 		case <-s.wake:
-			timer.Reset(gather)
+			timer.Reset(wait)
 			select {
 			case <-timer.C:
 			case <-s.full:
@@ -258,9 +277,9 @@ func (s *Sink) put(out io.Writer, batch []byte) (err error) {
 				n = len(batch)
 			}
 		}
-		if _, e := out.Write(batch[:n]); e != nil {
+		if done, e := out.Write(batch[:n]); e != nil {
 			err = e
-			s.dropped.Add(uint64(bytes.Count(batch[:n], []byte{'\n'})))
+			s.dropped.Add(uint64(bytes.Count(batch[min(done, n):n], []byte{'\n'})))
 		}
 		batch = batch[n:]
 	}
@@ -269,10 +288,10 @@ func (s *Sink) put(out io.Writer, batch []byte) (err error) {
 
 // Reopen closes the file and opens it by its name again, after another program
 // renamed it (SIGUSR1). Lines queued before the call are in the old file. If it
-// cannot be opened the old file stays in use. A sink that does not run is left
-// alone.
+// cannot be opened the old file stays in use. A sink that does not run, or that has
+// an output of the process, is left alone.
 func (s *Sink) Reopen() error {
-	if !s.running.Load() {
+	if !s.running.Load() || s.opt.File != nil {
 		return nil
 	}
 	reply := make(chan error, 1)

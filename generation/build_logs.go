@@ -1,7 +1,6 @@
 package generation
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,12 +36,17 @@ func (b *builder) buildLogs() {
 // buildCompletion adds the log of completed requests: of all, or of single hosts
 // (R-LOG-2).
 func (b *builder) buildCompletion() {
-	all, line := b.cfg.Server.Logging.CompletionLog, hostLog{out: os.Stdout, format: accesslog.Completion}
+	all := b.cfg.Server.Logging.CompletionLog
+	wants := func(h *xmlconf.Host) bool { return h.Conf != nil && h.Conf.Logging.CompletionLog }
+	if !all && !slices.ContainsFunc(b.cfg.VHosts, wants) {
+		return
+	}
+	line := hostLog{out: b.buildSink(accesslog.Options{Path: "stdout"}), format: accesslog.Completion}
 	for _, h := range b.cfg.VHosts {
 		logs, own := b.g.logs[h.Name]
 		switch {
 		case own && all:
-		case !all && h.Conf != nil && h.Conf.Logging.CompletionLog:
+		case !all && wants(h):
 			if !own {
 				logs = b.g.serverLogs
 			}
@@ -106,16 +110,17 @@ func plainFormat(f string) string {
 	return f
 }
 
-// buildSink leases the sink for a file, or returns the process's own output.
-func (b *builder) buildSink(o accesslog.Options) io.Writer {
+// buildSink leases the sink for a file, or for an output of the process: nobody who
+// stops reading that may hold up a request.
+func (b *builder) buildSink(o accesslog.Options) *accesslog.Sink {
 	switch o.Path {
 	case "stdout":
-		return os.Stdout
+		o = accesslog.Options{File: os.Stdout}
 	case "stderr":
-		return os.Stderr
+		o = accesslog.Options{File: os.Stderr}
 	}
 	for _, s := range b.g.sinks {
-		if s.Options().Path == o.Path {
+		if s.Options().Path == o.Path && s.Options().File == o.File {
 			return s // one file has one writer; the first rotation rules stay
 		}
 	}

@@ -169,7 +169,7 @@ type Generation struct {
 }
 
 type hostLog struct {
-	out    io.Writer // a *accesslog.Sink, or standard output or error
+	out    *accesslog.Sink
 	format accesslog.Format
 }
 
@@ -195,7 +195,7 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	buf := lines.Get().(*[]byte)
 	for i := range logs {
 		*buf = logs[i].format.Line((*buf)[:0], x, err, &g.clock, x.Ended)
-		logs[i].out.Write(*buf) // a Sink never fails; standard output has nowhere to report it
+		logs[i].out.Write(*buf) // never fails, and never waits
 	}
 	lines.Put(buf)
 }

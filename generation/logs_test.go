@@ -16,7 +16,7 @@ func TestCompletionLog(t *testing.T) {
 	const line = "<logging><completionLog>1</completionLog></logging>"
 	completions := func(logs []hostLog) (n int) {
 		for _, l := range logs {
-			if l.format == accesslog.Completion && l.out == os.Stdout {
+			if l.format == accesslog.Completion && l.out.Options().File == os.Stdout {
 				n++
 			}
 		}

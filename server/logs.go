@@ -3,8 +3,27 @@ package server
 import (
 	"io"
 	"log/slog"
+	"os"
 	"sync/atomic"
+
+	"httpjet/accesslog"
 )
+
+// diagnostics are where lines go besides the error log, and what writes the last of
+// them. A file, such as standard error, has a queue in front of it: requests log too,
+// and none may wait for somebody who does not read.
+func (s *Server) diagnostics() (w io.Writer, flush func()) {
+	f, ok := s.opt.Stderr.(*os.File)
+	switch {
+	case ok:
+		sink := accesslog.NewSink(accesslog.Options{File: f, Prompt: true}, &s.kept.Metrics.DroppedLines)
+		sink.Start(func(error) {}) // where should it be told? The error log has the lines
+		return sink, sink.Retire
+	case s.opt.Stderr == nil:
+		return io.Discard, func() {}
+	}
+	return s.opt.Stderr, func() {}
+}
 
 // logTarget is where the error log of the generation in force goes. The logger
 // that everything holds writes through it, so that a reload moves the log.

@@ -137,7 +137,10 @@ func Run(ctx context.Context, opt Options) error {
 		orders: make(chan order), stopped: make(chan struct{})}
 	s.api.State = s.state
 	s.logTo.set(nil, slog.LevelInfo)
-	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, orDiscard(opt.Stderr))
+	s.kept.Metrics = metrics.New()
+	diagnostics, flush := s.diagnostics()
+	defer flush()
+	s.log = accesslog.NewErrorLog(&s.logTo.level, &s.logTo, diagnostics)
 	s.front.Log = s.log
 	if s.opt.Inherited == nil {
 		s.opt.Inherited = &handover.Set{}
@@ -198,13 +201,6 @@ func Run(ctx context.Context, opt Options) error {
 	s.acme.Close()
 	s.drain(stops)
 	return nil
-}
-
-func orDiscard(w io.Writer) io.Writer {
-	if w == nil {
-		return io.Discard
-	}
-	return w
 }
 
 // serve handles signals until one of stops, or ctx, ends the server.
@@ -292,9 +288,8 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 	if cfg == nil {
 		return nil, fs
 	}
-	if s.kept.Metrics == nil {
+	if s.kept.Bodies == nil {
 		t := &cfg.Server.Tuning
-		s.kept.Metrics = metrics.New()
 		s.kept.Dialer.Resolver = extproc.NewResolver(nil)
 		s.kept.Probes = budget.NewPermits(probes.MaxInFlight)
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
