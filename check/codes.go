@@ -99,6 +99,8 @@ var Codes = []Code{
 		Do: "Correct it, remove it, or do it in the configuration."},
 	{Code: "W-INDEX", Severity: "warn", Means: "Index files of a virtual host are not used, because index/useServer says so.", Do: "Write useServer 0, or 2 for both lists.", Treatment: xmlconf.NoEffect},
 	{Code: "W-LB-MAPPED", Severity: "warn", Means: "A load balancer is a group of its workers' addresses, chosen by weighted-least-active.", Treatment: xmlconf.Changed},
+	{Code: "W-LOGFORMAT", Severity: "warn", Means: "An item of logFormat is not known, or its argument is not. The line has - in its place.",
+		Do: "Write an item of Apache's LogFormat, %% for a percent sign.", Treatment: xmlconf.Changed},
 	{Code: "W-MGMT-REMOTE", Severity: "warn", Means: "The management listener can be reached from other machines.", Do: "Bind it to loopback unless this is meant."},
 	{Code: "W-MIME", Severity: "warn", Means: "The MIME table, or a line of it, cannot be used: the built-in table holds.", Do: "Write suffix, suffix = type/subtype."},
 	{Code: "W-MIN-HEALTHY", Severity: "warn", Means: "A processor has minHealthy and one address: its health check never takes that out.", Do: "Remove one of them.", Treatment: xmlconf.NoEffect},

@@ -81,17 +81,54 @@ func (b *builder) buildHostLogs(h *xmlconf.Host) {
 }
 
 func (b *builder) buildAccessLog(a *xmlconf.AccessLog) hostLog {
-	format := accesslog.Combined
-	switch f := plainFormat(a.LogFormat); {
-	case f == "common", f == commonFormat, f == "" && a.LogHeaders == 0:
-		format = accesslog.Common
-	case f == "json":
-		format = accesslog.JSON
-	case f != "" && f != "combined" && f != combinedFormat:
-		b.fs.Warn("W-NOT-YET", a.At("logFormat"), "write combined, common or json", "logFormat %q is not honoured yet: combined is written", a.LogFormat)
-	}
 	path := or(a.FileName, filepath.Join(b.cfg.Root, "logs/httpjet_access.log"))
-	return hostLog{out: b.buildSink(accesslog.Options{Path: path, RollingSize: a.RollingSize, KeepDays: a.KeepDays, Compress: a.CompressArchive}), format: format}
+	log := hostLog{out: b.buildSink(accesslog.Options{Path: path, RollingSize: a.RollingSize, KeepDays: a.KeepDays, Compress: a.CompressArchive})}
+	fields := logHeaders(a)
+	switch f := plainFormat(a.LogFormat); strings.ToLower(f) {
+	case "combined", combinedFormat:
+	case "common", commonFormat:
+		log.format = accesslog.Common
+	case "json":
+		log.format = accesslog.JSON
+	case "":
+		switch fields {
+		case 0:
+			log.format = accesslog.Common
+		case logReferer | logAgent:
+		default:
+			log.layout, _ = accesslog.ParseLayout(headersFormat(fields))
+		}
+	default:
+		var unknown []string
+		if log.layout, unknown = accesslog.ParseLayout(f); len(unknown) > 0 {
+			b.fs.Warn("W-LOGFORMAT", a.At("logFormat"), "an item is % and a letter of Apache's LogFormat, as %h or %{Referer}i",
+				"logFormat: %s is no item: - is written in its place", strings.Join(unknown, ", "))
+		}
+	}
+	return log
+}
+
+// Bits of logHeaders.
+const (
+	logReferer = 1 << iota
+	logAgent
+	logHost
+)
+
+// logHeaders are the fields of requests in lines without a logFormat. The older
+// switches count where logHeaders is not written.
+func logHeaders(a *xmlconf.AccessLog) int {
+	fields := a.LogHeaders
+	if a.Written("logHeaders") {
+		return fields
+	}
+	if !a.LogReferer {
+		fields &^= logReferer
+	}
+	if !a.LogUserAgent {
+		fields &^= logAgent
+	}
+	return fields
 }
 
 // What common and combined are in Apache's language.
@@ -100,14 +137,38 @@ const (
 	combinedFormat = commonFormat + ` "%{referer}i" "%{user-agent}i"`
 )
 
-// plainFormat is a log format in lower case, without the quotes around it and
-// the backslashes before those in it, which writers of such files differ about.
-func plainFormat(f string) string {
-	f = strings.ToLower(strings.ReplaceAll(f, `\"`, `"`))
-	if inner, ok := strings.CutPrefix(f, `"`); ok {
-		f = strings.TrimSuffix(inner, `"`)
+// headersFormat is common with some fields of the request behind it, and the request
+// id last (R-LOG-1).
+func headersFormat(fields int) string {
+	f := strings.TrimSuffix(commonFormat, "%b") + "%B"
+	for i, name := range []string{"Referer", "User-Agent", "Host"} {
+		if fields&(1<<i) != 0 {
+			f += ` "%{` + name + `}i"`
+		}
 	}
-	return f
+	return f + " %L"
+}
+
+// plainFormat is a log format without the quotes around it and the backslashes before
+// those in it, which writers of such files differ about. A format that begins with a
+// quoted item has no quotes around it.
+func plainFormat(f string) string {
+	f = strings.TrimSpace(f)
+	inner, ok := strings.CutPrefix(f, `"`)
+	if inner, ok = cutSuffix(inner, ok, `"`); ok && !strings.HasSuffix(inner, `\`) {
+		first, _, quotes := strings.Cut(inner, `"`)
+		if !quotes || strings.HasSuffix(first, `\`) || strings.Contains(first, " ") {
+			f = inner
+		}
+	}
+	return strings.ReplaceAll(f, `\"`, `"`)
+}
+
+func cutSuffix(s string, ok bool, suffix string) (string, bool) {
+	if !ok {
+		return s, false
+	}
+	return strings.CutSuffix(s, suffix)
 }
 
 // buildSink leases the sink for a file, or for an output of the process: nobody who

@@ -171,6 +171,15 @@ type Generation struct {
 type hostLog struct {
 	out    *accesslog.Sink
 	format accesslog.Format
+	layout *accesslog.Layout // in the place of format; nil: none
+}
+
+// line appends the line of x.
+func (l *hostLog) line(buf []byte, x *exchange.Exchange, err error, c *accesslog.Clock) []byte {
+	if l.layout != nil {
+		return l.layout.Line(buf, x, err, c, x.Ended)
+	}
+	return l.format.Line(buf, x, err, c, x.Ended)
 }
 
 // Serve answers x by the table.
@@ -194,7 +203,7 @@ func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	}
 	buf := lines.Get().(*[]byte)
 	for i := range logs {
-		*buf = logs[i].format.Line((*buf)[:0], x, err, &g.clock, x.Ended)
+		*buf = logs[i].line((*buf)[:0], x, err, &g.clock)
 		logs[i].out.Write(*buf) // never fails, and never waits
 	}
 	lines.Put(buf)

@@ -1,10 +1,14 @@
 package generation
 
 import (
+	"net/netip"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"httpjet/accesslog"
+	"httpjet/exchange"
 	"httpjet/xmlconf"
 )
 
@@ -47,4 +51,47 @@ func TestCompletionLog(t *testing.T) {
 		}
 		g.Retire()
 	}
+}
+
+// LiteSpeed 2.3: logFormat in Apache's language, in quotes or not, goes before logHeaders,
+// whose bits add columns; what is no item is told.
+func TestAccessLogFormats(t *testing.T) {
+	const common, id = `192.0.2.1 - - [01/Jan/1970:00:00:01 +0000] "GET /a HTTP/1.1" 200 0`, " 00ff\n"
+	f := func(element, want string, codes ...string) {
+		t.Helper()
+		r := newLeaseTree(t)
+		r.write("conf/httpd_config.xml", "<httpServerConfig><logging><accessLog>"+element+"</accessLog></logging></httpServerConfig>")
+		g, fs := r.build()
+		defer g.Retire()
+		var told []string
+		for _, one := range fs.All() {
+			if one.Severity == xmlconf.Warn && one.Code == "W-LOGFORMAT" {
+				told = append(told, one.Code)
+			}
+		}
+		x := &exchange.Exchange{}
+		x.Began, x.Ended = time.Unix(1, 0), time.Unix(1, 0)
+		x.Req = exchange.Request{ID: "00ff", Method: "GET", Target: "/a", Proto: "HTTP/1.1", Host: "example.com", Client: netip.MustParseAddr("192.0.2.1")}
+		x.Req.Fields.Add("Referer", "https://r/")
+		x.Req.Fields.Add("User-Agent", "curl")
+		x.Resp.Status = 200
+		if got := string(g.serverLogs[0].line(nil, x, nil, &g.clock)); got != want || !slices.Equal(told, codes) {
+			t.Errorf("%s\n got %s want %s%v", element, got, want, told)
+		}
+	}
+	f("", common+` "https://r/" "curl"`+id)
+	f("<logHeaders>0</logHeaders>", common+id)
+	f("<logHeaders>1</logHeaders>", common+` "https://r/"`+id)
+	f("<logHeaders>6</logHeaders>", common+` "curl" "example.com"`+id)
+	f("<logHeaders>7</logHeaders>", common+` "https://r/" "curl" "example.com"`+id)
+	f("<logReferer>0</logReferer>", common+` "curl"`+id)
+	f("<logReferer>0</logReferer><logUserAgent>0</logUserAgent>", common+id)
+	f("<logReferer>0</logReferer><logHeaders>3</logHeaders>", common+` "https://r/" "curl"`+id)
+	f("<logFormat>Combined</logFormat><logHeaders>0</logHeaders>", common+` "https://r/" "curl"`+id)
+	f("<logFormat>common</logFormat>", common+id)
+	f(`<logFormat>&quot;%h %l %u %t \&quot;%r\&quot; %&gt;s %b&quot;</logFormat>`, common+id)
+	f(`<logFormat>&quot;%h %l %u %t &quot;%r&quot; %&gt;s %b &quot;%{Referer}i&quot; &quot;%{User-Agent}i&quot;&quot;</logFormat>`, common+` "https://r/" "curl"`+id)
+	f(`<logFormat>"%{Referer}i" %m "%U"</logFormat>`, "\"https://r/\" GET \"/a\"\n")
+	f(`<logFormat>"%m %s"</logFormat>`, "GET 200\n")
+	f(`<logFormat>%h %Z %{x}a</logFormat>`, "192.0.2.1 - -\n", "W-LOGFORMAT")
 }

@@ -116,13 +116,13 @@ type AccessLog struct {
 	Block
 	UseServer       int      `conf:"useServer" range:"0..2" default:"0" doc:"0 own file, 1 the server's, 2 none (hosts only)"`
 	FileName        string   `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr"`
-	LogFormat       string   `conf:"logFormat" doc:"combined, common, json, or one of the first two in Apache's language; another one is not honoured yet and writes combined"`
-	LogHeaders      int      `conf:"logHeaders" range:"0..7" default:"3" doc:"without logFormat: 1 Referer, 2 User-Agent, 4 Host"`
+	LogFormat       string   `conf:"logFormat" doc:"combined, common, json, or a line in the language of Apache's LogFormat"`
+	LogHeaders      int      `conf:"logHeaders" range:"0..7" default:"3" doc:"bits, without logFormat: 1 Referer, 2 User-Agent, 4 Host"`
 	RollingSize     int64    `conf:"rollingSize" unit:"size" range:"0.." default:"10M" doc:"size of rotation; 0: never"`
 	KeepDays        int      `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
 	CompressArchive bool     `conf:"compressArchive" default:"0" doc:"gzip rotated files"`
-	LogReferer      bool     `conf:"logReferer" default:"1" doc:"older form of logHeaders"`
-	LogUserAgent    bool     `conf:"logUserAgent" default:"1" doc:"older form of logHeaders"`
+	LogReferer      bool     `conf:"logReferer" default:"1" doc:"older form of bit 1 of logHeaders, which goes before it"`
+	LogUserAgent    bool     `conf:"logUserAgent" default:"1" doc:"older form of bit 2 of logHeaders, which goes before it"`
 	BytesLog        string   `conf:"bytesLog" as:"noeffect" why:"bytes" doc:"bandwidth log"`
 	PipedLogger     string   `conf:"pipedLogger" as:"noeffect" why:"logger" doc:"logger application"`
 	_               struct{} `conf:"enableAioLog" as:"obsolete" why:"always" doc:"asynchronous writes"`
