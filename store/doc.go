@@ -4,8 +4,10 @@
 // starts no goroutine and touches no file: whoever owns a Store calls Sweep from time
 // to time, and tells by Options.Leave what is to happen when an entry leaves.
 //
-// A look-up takes one read lock of one of 64 parts and no memory. A purge is a number
-// written to a tag, which every look-up compares (Entry.State), so its time does not
-// depend on how many entries have the tag; their memory is given back by Sweep, by the
-// next look-up that meets them, or by eviction, whatever comes first.
+// A look-up takes one read lock of one of 64 parts and no memory, and reads as little of
+// it as it can. Whoever walks over all entries holds a lock for a few of them at a time:
+// nobody waits for a million. A purge is a number written to a tag, which look-ups compare
+// (Entry.State), so its time does not depend on how many entries have the tag; their memory
+// is given back by Sweep, by the next look-up that meets them, or by eviction, whatever
+// comes first.
 package store

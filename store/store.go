@@ -43,6 +43,7 @@ type Store struct {
 	shards []shard
 	tags   tagIndex
 	ticket atomic.Uint64 // number of the last purge
+	bits   uint64        // of hashes that count: all, but in tests of keys with the same hash
 	hand   atomic.Uint32 // shard that the next victim comes from
 
 	bytes, disk, entries atomic.Int64
@@ -57,8 +58,9 @@ type shard struct {
 	_  [64]byte // the locks of two shards share no cache line
 	mu sync.RWMutex
 
-	keys  map[string][]*Entry // variants, latest first; a slice is not changed, but replaced
-	rings [2]ring             // by Entry.ring
+	keys  map[uint64]*Entry // by hash of the key: the latest variant, whose list has all
+	clash map[string]*Entry // the same for keys whose hash another key had already
+	rings [2]ring           // by Entry.ring
 }
 
 // Which ring an entry is in.
@@ -70,9 +72,13 @@ const (
 // ring has entries in the order of their coming. A hand goes through it, from the oldest
 // to the latest, and takes those that were not used since it came by last (SIEVE).
 type ring struct {
-	root Entry  // root.next is the latest
-	hand *Entry // nil: at the oldest
+	root  Entry    // root.next is the latest
+	hand  *Entry   // nil: at the oldest
+	walks []*place // of those who walk over all entries
 }
+
+// place is where somebody goes on who walks over a ring.
+type place struct{ next *Entry }
 
 // prefixes are the latest purges of whole prefixes, for responses that are being made.
 type prefixes struct {
@@ -99,11 +105,12 @@ func New(o Options) *Store {
 	for n > 1 && o.MaxEntries > 0 && o.MaxEntries/n < 256 {
 		n /= 2 // a small store finds the right victim among all
 	}
-	s := &Store{opts: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	s := &Store{opts: o, seed: maphash.MakeSeed(), shards: make([]shard, n), bits: ^uint64(0)}
 	s.tags.seed = s.seed
+	s.tags.changes.Store(1)
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.keys = map[string][]*Entry{}
+		sh.keys, sh.clash = map[uint64]*Entry{}, map[string]*Entry{}
 		for j := range sh.rings {
 			root := &sh.rings[j].root
 			root.prev, root.next = root, root
@@ -114,12 +121,61 @@ func New(o Options) *Store {
 
 // Find returns the variants of a key, the latest first; not to be changed. Purged ones
 // are among them (Entry.State). It takes no memory.
-func (s *Store) Find(key []byte) []*Entry {
-	sh := &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
+func (s *Store) Find(key []byte) (list []*Entry) {
+	h := maphash.Bytes(s.seed, key) & s.bits
+	sh := s.shardOf(h)
 	sh.mu.RLock()
-	list := sh.keys[string(key)]
+	e := sh.keys[h]
+	if e == nil || e.Key != string(key) {
+		e = sh.clash[string(key)]
+	}
+	if e != nil {
+		list = e.list
+	}
 	sh.mu.RUnlock()
 	return list
+}
+
+func (s *Store) shardOf(hash uint64) *shard {
+	return &s.shards[hash>>32%uint64(len(s.shards))] // the map takes the low bits
+}
+
+// latest is the latest variant of a key. The lock is held, as for what follows.
+func (sh *shard) latest(hash uint64, key string) *Entry {
+	if e := sh.keys[hash]; e != nil && e.Key == key {
+		return e
+	}
+	return sh.clash[key]
+}
+
+// variants returns the list of a key.
+func (sh *shard) variants(hash uint64, key string) []*Entry {
+	if e := sh.latest(hash, key); e != nil {
+		return e.list
+	}
+	return nil
+}
+
+// set makes list the variants of a key. Lists are not changed, but replaced: readers
+// have them.
+func (sh *shard) set(hash uint64, key string, list []*Entry) {
+	if was := sh.latest(hash, key); was != nil {
+		was.list = nil // it may stay as one of the older ones, and hold nobody
+	}
+	e := sh.keys[hash]
+	switch own := e != nil && e.Key == key; {
+	case len(list) == 0 && own:
+		delete(sh.keys, hash)
+	case len(list) == 0:
+		delete(sh.clash, key)
+	case own || e == nil && sh.clash[key] == nil:
+		sh.keys[hash] = list[0]
+	default:
+		sh.clash[key] = list[0]
+	}
+	if len(list) > 0 {
+		list[0].list = list
+	}
 }
 
 // Use notes that e serves a request, which keeps it longer.
@@ -156,12 +212,12 @@ func (s *Store) Replace(e *Entry, o Object, t Ticket) *Entry {
 }
 
 func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
-	e := &Entry{Object: o, size: sizeOf(&o), born: uint64(t)}
+	e := s.entry(o, uint64(t))
 	if e.size > s.opts.MaxBytes || s.opts.MaxDisk > 0 && o.Disk > s.opts.MaxDisk {
 		return nil
 	}
 	e.tags = s.tags.acquire(o.Tags)
-	if s.prefixes.about(o.Tags, t, e) || e.State() == Gone {
+	if s.prefixes.about(o.Tags, t, e, &s.tags.changes) || e.State() == Gone {
 		s.tags.release(o.Tags, e.tags)
 		return nil
 	}
@@ -177,18 +233,21 @@ func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
 	return e
 }
 
+func (s *Store) entry(o Object, born uint64) *Entry {
+	return &Entry{Object: o, size: sizeOf(&o), born: born, hash: maphash.String(s.seed, o.Key) & s.bits, changes: &s.tags.changes}
+}
+
 // insert puts e into its shard, in the place of old if that is not nil. It returns who
 // had to go, and false if old was not there.
 func (s *Store) insert(e, old *Entry) (left []*Entry, ok bool) {
-	sh := s.shardOf(e.Key)
+	sh := s.shardOf(e.hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if old != nil && old.gone {
 		return nil, false
 	}
-	was := sh.keys[e.Key]
-	list := make([]*Entry, 0, len(was)+1)
-	list = append(list, e)
+	was := sh.variants(e.hash, e.Key)
+	list := append(e.alone[:0], e)
 	for _, v := range was {
 		if v.Variant == e.Variant {
 			left = append(left, v)
@@ -211,7 +270,7 @@ func (s *Store) insert(e, old *Entry) (left []*Entry, ok bool) {
 		e.used.Store(e.used.Load() || v == old && v.used.Load())
 		s.unlink(sh, v)
 	}
-	sh.keys[e.Key] = list
+	sh.set(e.hash, e.Key, list)
 	if e.Disk > 0 && e.Body.n > 0 {
 		e.ring = loadable
 		s.loadable.Add(1)
@@ -227,14 +286,20 @@ func (s *Store) insert(e, old *Entry) (left []*Entry, ok bool) {
 
 // unlink takes e off the ring and the counts, not off the keys. The lock is held.
 func (s *Store) unlink(sh *shard, e *Entry) {
-	if r := &sh.rings[e.ring]; r.hand == e {
+	r := &sh.rings[e.ring]
+	if r.hand == e {
 		r.hand = e.prev
+	}
+	for _, w := range r.walks {
+		if w.next == e {
+			w.next = e.prev
+		}
 	}
 	if e.ring == loadable {
 		s.loadable.Add(-1)
 	}
 	e.prev.next, e.next.prev = e.next, e.prev
-	e.prev, e.next, e.gone = nil, nil, true
+	e.prev, e.next, e.list, e.gone = nil, nil, nil, true
 	s.bytes.Add(-e.size)
 	s.disk.Add(-e.Disk)
 	s.entries.Add(-1)
@@ -248,13 +313,9 @@ func (s *Store) leave(e *Entry, tell bool) {
 	}
 }
 
-func (s *Store) shardOf(key string) *shard {
-	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
-}
-
 // Remove takes e out, and reports whether it was there.
 func (s *Store) Remove(e *Entry) bool {
-	sh := s.shardOf(e.Key)
+	sh := s.shardOf(e.hash)
 	sh.mu.Lock()
 	ok := s.remove(sh, e)
 	sh.mu.Unlock()
@@ -268,10 +329,10 @@ func (s *Store) remove(sh *shard, e *Entry) bool {
 	if e.gone {
 		return false
 	}
+	was := sh.variants(e.hash, e.Key)
 	s.unlink(sh, e)
-	was := sh.keys[e.Key]
 	if len(was) == 1 {
-		delete(sh.keys, e.Key)
+		sh.set(e.hash, e.Key, nil)
 		return true
 	}
 	list := make([]*Entry, 0, len(was)-1)
@@ -280,17 +341,18 @@ func (s *Store) remove(sh *shard, e *Entry) bool {
 			list = append(list, v)
 		}
 	}
-	sh.keys[e.Key] = list
+	sh.set(e.hash, e.Key, list)
 	return true
 }
 
 // Delete takes all variants of a key out, and returns how many there were. A response
 // that is being made may still be stored; Purge is what forbids that.
 func (s *Store) Delete(key string) int {
-	sh := s.shardOf(key)
+	h := maphash.String(s.seed, key) & s.bits
+	sh := s.shardOf(h)
 	sh.mu.Lock()
-	list := sh.keys[key]
-	delete(sh.keys, key)
+	list := sh.variants(h, key)
+	sh.set(h, key, nil)
 	for _, e := range list {
 		s.unlink(sh, e)
 	}
@@ -303,7 +365,7 @@ func (s *Store) Delete(key string) int {
 
 // Grow counts n more bytes of memory for what Memo of e holds.
 func (s *Store) Grow(e *Entry, n int64) {
-	sh := s.shardOf(e.Key)
+	sh := s.shardOf(e.hash)
 	sh.mu.Lock()
 	if !e.gone {
 		e.size += n
@@ -372,7 +434,7 @@ func (s *Store) demoteOne(keep *Entry) bool {
 
 // demote puts o in the place of e, without making room for it.
 func (s *Store) demote(e *Entry, o Object) {
-	d := &Entry{Object: o, size: sizeOf(&o), born: e.born}
+	d := s.entry(o, e.born)
 	d.tags = s.tags.acquire(o.Tags)
 	left, ok := s.insert(d, e)
 	if !ok {
@@ -432,7 +494,7 @@ func (p *prefixes) add(one prefixPurge) {
 // about reports whether a purge of a prefix behind t makes an object with these tags
 // gone. A soft one marks the tag of e; one that is not known any more counts as one
 // that does.
-func (p *prefixes) about(tags []string, t Ticket, e *Entry) bool {
+func (p *prefixes) about(tags []string, t Ticket, e *Entry, changes *atomic.Uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.before > uint64(t) && len(tags) > 0 {
@@ -448,77 +510,79 @@ func (p *prefixes) about(tags []string, t Ticket, e *Entry) bool {
 				return true
 			}
 			e.tags[j].raise(one.n, true)
+			changes.Add(1)
 		}
 	}
 	return false
 }
 
 // Sweep takes out what is purged or too old at a time, and returns how many entries
-// those were.
+// those were. Look-ups and writers go on.
 func (s *Store) Sweep(now time.Time) int {
 	n := 0
-	var old []*Entry
-	for i := range s.shards {
-		sh := &s.shards[i]
-		old = old[:0]
-		sh.mu.RLock() // look-ups go on
-		for e := range sh.all {
-			if !now.Before(e.Until) || e.State() == Gone {
-				old = append(old, e)
-			}
+	s.walk(func(e *Entry) bool {
+		if (!now.Before(e.Until) || e.State() == Gone) && s.Remove(e) {
+			n++
 		}
-		sh.mu.RUnlock()
-		for _, e := range old {
-			if s.Remove(e) {
-				n++
-			}
-		}
-	}
+		return true
+	})
 	s.tags.forget()
 	return n
 }
 
 // Clear takes everything out.
 func (s *Store) Clear() {
+	s.walk(func(e *Entry) bool {
+		s.Remove(e)
+		return true
+	})
+}
+
+// Each calls f for every entry, in no order, until it returns false. No lock is held
+// then: some may have left by now.
+func (s *Store) Each(f func(e *Entry) bool) { s.walk(f) }
+
+// walkStep is how many entries are looked at under one lock: who waits for that holds up
+// look-ups.
+const walkStep = 64
+
+// walk calls f for every entry until it returns false. What comes in meanwhile may be
+// among them.
+func (s *Store) walk(f func(e *Entry) bool) {
+	var list [walkStep]*Entry
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.RLock()
-		list := slices.Collect(sh.all)
-		sh.mu.RUnlock()
-		for _, e := range list {
-			s.Remove(e)
-		}
-	}
-}
-
-// Each calls f for every entry, in no order, until it returns false. f holds up writers
-// of a part of the keys, and calls nothing of the store.
-func (s *Store) Each(f func(e *Entry) bool) {
-	for i := range s.shards {
-		if !s.shards[i].each(f) {
-			return
-		}
-	}
-}
-
-func (sh *shard) each(f func(e *Entry) bool) bool {
-	sh.mu.RLock()
-	defer sh.mu.RUnlock()
-	for e := range sh.all {
-		if !f(e) {
-			return false
-		}
-	}
-	return true
-}
-
-// all calls f for every entry until it returns false. The lock is held.
-func (sh *shard) all(f func(e *Entry) bool) {
-	for i := range sh.rings {
-		root := &sh.rings[i].root
-		for e := root.next; e != root; e = e.next {
-			if !f(e) {
+		for j := range s.shards[i].rings {
+			if !s.shards[i].walk(&s.shards[i].rings[j], list[:], f) {
 				return
+			}
+		}
+	}
+}
+
+func (sh *shard) walk(r *ring, list []*Entry, f func(e *Entry) bool) bool {
+	at := &place{}
+	sh.mu.Lock()
+	at.next = r.root.prev
+	r.walks = append(r.walks, at)
+	sh.mu.Unlock()
+	defer func() {
+		sh.mu.Lock()
+		r.walks = slices.DeleteFunc(r.walks, func(w *place) bool { return w == at })
+		sh.mu.Unlock()
+	}()
+	for {
+		n := 0
+		sh.mu.Lock() // place.next is written
+		for ; n < len(list) && at.next != &r.root; n++ {
+			list[n], at.next = at.next, at.next.prev
+		}
+		sh.mu.Unlock()
+		if n == 0 {
+			return true
+		}
+		for _, e := range list[:n] {
+			if !f(e) {
+				return false
 			}
 		}
 	}

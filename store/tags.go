@@ -22,6 +22,9 @@ type tag struct {
 // purges have been: a fresh one begins with the number of the latest purge forgotten, so
 // that what was begun before that is refused, once too often rather than never.
 type tagIndex struct {
+	// changes counts changes of numbers, each when it is done. It begins at 1.
+	changes atomic.Uint64
+
 	seed  maphash.Seed
 	parts [maxShards]tagPart
 }
@@ -105,6 +108,7 @@ func (x *tagIndex) purge(name string, n uint64, soft bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.get(name).raise(n, soft)
+	x.changes.Add(1)
 	p.forget(maxUnused)
 }
 
@@ -121,6 +125,7 @@ func (x *tagIndex) purgePrefix(prefix string, n uint64, soft bool) {
 		}
 		p.mu.Unlock()
 	}
+	x.changes.Add(1)
 }
 
 // maxUnused is how many tags without entries a part of the index may keep.
