@@ -84,13 +84,13 @@ func (b *builder) buildAccessLog(a *xmlconf.AccessLog) hostLog {
 	path := or(a.FileName, filepath.Join(b.cfg.Root, "logs/httpjet_access.log"))
 	log := hostLog{out: b.buildSink(accesslog.Options{Path: path, RollingSize: a.RollingSize, KeepDays: a.KeepDays, Compress: a.CompressArchive})}
 	fields := logHeaders(a)
-	switch f := plainFormat(a.LogFormat); strings.ToLower(f) {
-	case "combined", combinedFormat:
-	case "common", commonFormat:
+	switch f := plainFormat(a.LogFormat); {
+	case strings.EqualFold(f, "combined"), f == combinedFormat:
+	case strings.EqualFold(f, "common"), f == commonFormat:
 		log.format = accesslog.Common
-	case "json":
+	case strings.EqualFold(f, "json"):
 		log.format = accesslog.JSON
-	case "":
+	case f == "":
 		switch fields {
 		case 0:
 			log.format = accesslog.Common
@@ -134,19 +134,20 @@ func logHeaders(a *xmlconf.AccessLog) int {
 // What common and combined are in Apache's language.
 const (
 	commonFormat   = `%h %l %u %t "%r" %>s %b`
-	combinedFormat = commonFormat + ` "%{referer}i" "%{user-agent}i"`
+	combinedFormat = commonFormat + ` "%{Referer}i" "%{User-Agent}i"`
 )
 
 // headersFormat is common with some fields of the request behind it, and the request
 // id last (R-LOG-1).
 func headersFormat(fields int) string {
-	f := strings.TrimSuffix(commonFormat, "%b") + "%B"
+	var f strings.Builder
+	f.WriteString(strings.TrimSuffix(commonFormat, "%b") + "%B")
 	for i, name := range []string{"Referer", "User-Agent", "Host"} {
 		if fields&(1<<i) != 0 {
-			f += ` "%{` + name + `}i"`
+			f.WriteString(` "%{` + name + `}i"`)
 		}
 	}
-	return f + " %L"
+	return f.String() + " %L"
 }
 
 // plainFormat is a log format without the quotes around it and the backslashes before
@@ -161,8 +162,11 @@ func plainFormat(f string) string {
 			f = inner
 		}
 	}
-	return strings.ReplaceAll(f, `\"`, `"`)
+	return spellings.Replace(f)
 }
+
+// spellings are what format files differ about and nobody means.
+var spellings = strings.NewReplacer(`\"`, `"`, "{referer}", "{Referer}", "{user-agent}", "{User-Agent}", "{User-agent}", "{User-Agent}")
 
 func cutSuffix(s string, ok bool, suffix string) (string, bool) {
 	if !ok {

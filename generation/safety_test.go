@@ -289,6 +289,7 @@ func TestSpelledFormats(t *testing.T) {
 		`%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"`: combinedFormat,
 		`"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""`:     combinedFormat,
 		`"%h %l %u %t \"%r\" %>s %b"`:                                  commonFormat,
+		`%h %l %u %t \"%r\" %>s %b \"%{referer}i\" \"%{user-agent}i\"`: combinedFormat,
 	} {
 		if got := plainFormat(format); want != "" && got != want {
 			t.Errorf("%s: %s, want %s", format, got, want)
@@ -298,7 +299,7 @@ func TestSpelledFormats(t *testing.T) {
 			t.Errorf("%s: %v", format, fs.All())
 		}
 	}
-	_, fs := safetyParts{server: "<logging><accessLog><logFormat>%v %h</logFormat></accessLog></logging>"}.build(t)
+	_, fs := safetyParts{server: "<logging><accessLog><logFormat>%v %Q</logFormat></accessLog></logging>"}.build(t)
 	if len(fs.All()) != 1 || fs.All()[0].Severity != xmlconf.Warn {
 		t.Error(fs.All())
 	}
