@@ -40,7 +40,8 @@ var census = []string{
 	"accesslog.flush",
 	"acme.run", // and those of certmagic, which end with its cache and a few seconds after its locks
 	"control.serve",
-	"apps.run", "apps.watchEnd", "apps.prove", "apps.wait", "apps.read", // of started applications
+	"apps.run", "apps.watchEnd", "apps.prove", "apps.wait", "apps.read", "apps.follow", // of started applications
+	"apps.accept", "apps.serve", "apps.tell", // of the process that keeps them
 	"demo.serveApplication", "demo.serveWebSocket", "demo.serveFastCGI", // the demonstration's own backends
 	"extproc.pumpBody", "extproc.tryAddress", "extproc.lookUp",
 	"extproc.feed", "extproc.passHints", // of calls over HTTP/2

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"sync"
@@ -19,6 +20,11 @@ type App struct {
 	retire chan struct{} // closed by Retire
 	wanted chan struct{} // room for one: a request waits for the start
 
+	shared bool         // other processes connect to it, not by Dial
+	over   []int        // processes besides the predecessor whose socket it may take over
+	log    *slog.Logger // the supervisor's, unless it has its own
+	left   bool         // it was retired because the server ends; set before retire is closed
+
 	mu       sync.Mutex
 	sup      *Supervisor // nil before Start
 	prev     *App        // serves until this one is ready
@@ -32,6 +38,7 @@ type App struct {
 	restarts uint64
 	lastExit string
 	once     sync.Once
+	claimed  bool // it runs at a keeper, which holds its socket
 
 	socket *socket // owned by the goroutine of run; nil: none
 }
@@ -59,7 +66,15 @@ func (a *App) Options() Options { return a.opt }
 
 // Retire ends the application once its successor is ready and its requests are
 // over. It does not wait.
-func (a *App) Retire() { a.once.Do(func() { close(a.retire) }) }
+func (a *App) Retire() {
+	a.once.Do(func() {
+		a.mu.Lock()
+		s := a.sup
+		a.mu.Unlock()
+		a.left = s != nil && s.ends()
+		close(a.retire)
+	})
+}
 
 // Info returns a snapshot.
 func (a *App) Info() Info {
@@ -79,7 +94,7 @@ func (a *App) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	for {
 		a.mu.Lock()
 		state, changed, prev := a.state, a.changed, a.prev
-		if state == Ready || state == Ending && a.socket != nil {
+		if state == Ready || state == Ending && (a.socket != nil || a.claimed) {
 			a.conns++
 			a.mu.Unlock()
 			return a.connect(ctx)
@@ -164,6 +179,14 @@ func (a *App) closed() {
 	a.mu.Unlock()
 }
 
+// changes returns a channel that the next change closes, and the time of the next start
+// of one that has failed.
+func (a *App) changes() (<-chan struct{}, time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changed, a.again
+}
+
 // tell wakes who waits for a change. The caller holds mu.
 func (a *App) tell() {
 	close(a.changed)
@@ -205,12 +228,16 @@ func (a *App) run() {
 			}
 		}
 		r := &round{app: a, exits: make(chan *process, a.opt.Instances)}
-		err := r.run(ctx)
+		life := r.run
+		if a.opt.Keep && a.sup.Kept.Dir != "" {
+			life = r.keep
+		}
+		err := life(ctx)
 		if err == errEnd {
 			break
 		}
 		if onDemand = err == errIdle; onDemand {
-			a.sup.Log.Info("application stopped: nobody uses it", "app", a.opt.Name)
+			a.log.Info("application stopped: nobody uses it", "app", a.opt.Name)
 			continue
 		}
 		a.rest(ctx, r, err, &failed)
@@ -250,7 +277,7 @@ func (a *App) rest(ctx context.Context, r *round, err error, failed *int) {
 	a.mu.Lock()
 	a.restarts++
 	a.mu.Unlock()
-	a.sup.Log.Error("application failed", "app", a.opt.Name, "err", err, "restart", wait.String())
+	a.log.Error("application failed", "app", a.opt.Name, "err", err, "restart", wait.String())
 	if wait > 0 {
 		a.set(Failed, err, time.Now().Add(wait))
 		sleep(ctx, wait)

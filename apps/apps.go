@@ -13,7 +13,6 @@ package apps
 import (
 	"context"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +45,7 @@ type Options struct {
 	Start     time.Duration // time to take the first connection; 0: 60 s
 	Limits    Limits
 	Identity  Identity
+	Keep      bool // it outlives the server, by a keeper, where the supervisor has one
 }
 
 // MaxSocket is the longest path of a socket: that of an address, less what the name
@@ -56,6 +56,7 @@ const MaxSocket = 107 - suffixLen
 type Limits struct {
 	MemSoft, MemHard   uint64 // bytes of address space
 	ProcSoft, ProcHard uint64 // processes of its user
+	CPUSoft, CPUHard   uint64 // seconds of CPU time
 	Nice               int    // nice level, where SetNice
 	SetNice            bool
 	Umask              int // where SetUmask
@@ -116,12 +117,15 @@ type Supervisor struct {
 	// Predecessor is the process that this one succeeds, 0 for none: the sockets of
 	// its applications are taken over.
 	Predecessor int
+	// Kept is where applications that outlive the server are.
+	Kept KeptBy
 
 	mu      sync.Mutex
 	holders map[string]*App // the last that was started for a socket
 	closed  bool
 	running sync.WaitGroup
 	quit    chan struct{} // closed by Close
+	leaving bool          // the server ends: what is retired now may be wanted by the next
 	serial  atomic.Uint64 // of sockets
 }
 
@@ -138,11 +142,11 @@ func (s *Supervisor) Start(a *App) {
 	}
 	a.mu.Lock()
 	a.sup, a.prev = s, s.holders[a.opt.Socket]
+	if a.log == nil {
+		a.log = s.Log
+	}
 	a.mu.Unlock()
 	s.holders[a.opt.Socket] = a
-	if !a.opt.Identity.Set && os.Geteuid() == 0 {
-		s.Log.Warn("application runs as root; write extUser", "app", a.opt.Name)
-	}
 	s.running.Add(1)
 	go a.run()
 }
@@ -165,7 +169,23 @@ func (s *Supervisor) List() []Info {
 	return out
 }
 
-// Close ends all applications and returns when nothing of them is left.
+// Leave says that the server ends: an application that is retired from here on, and may
+// outlive the server, is left to the next one.
+func (s *Supervisor) Leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+}
+
+// ends reports whether Leave was called.
+func (s *Supervisor) ends() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving
+}
+
+// Close ends all applications but those that outlive the server, and returns when
+// nothing of them is left.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	if !s.closed && s.quit != nil {

@@ -82,6 +82,9 @@ func (o *order) prepare() error {
 	if err := limit(unix.RLIMIT_NPROC, l.ProcSoft, l.ProcHard); err != nil {
 		return fmt.Errorf("limit of processes: %w", err)
 	}
+	if err := limit(unix.RLIMIT_CPU, l.CPUSoft, l.CPUHard); err != nil {
+		return fmt.Errorf("limit of CPU time: %w", err)
+	}
 	if id := o.Identity; id.Set {
 		// Groups first: without root nothing of this may be changed any more.
 		if err := syscall.Setgroups([]int{id.GID}); err != nil {

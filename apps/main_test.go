@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(orderVariable); ok {
 		os.Exit(Enter())
 	}
+	if len(os.Args) == 4 && os.Args[1] == "keeper" { // and the keeper, which it starts in the background
+		os.Exit(keeperProcess(os.Args[2], os.Args[3]))
+	}
 	if mode := os.Getenv("APPS_TEST"); mode != "" {
 		application(mode, os.Getenv("APPS_TEST_FILE"))
 		os.Exit(0)

@@ -82,7 +82,7 @@ func (a *App) launch() (*process, error) {
 		r.Close()
 		return nil, fmt.Errorf("%s: %w", a.opt.program(), err)
 	}
-	return &process{cmd: cmd, out: r, link: link, began: time.Now(), cut: make(chan struct{}), log: a.sup.Log.With("app", a.opt.Name, "pid", cmd.Process.Pid)}, nil
+	return &process{cmd: cmd, out: r, link: link, began: time.Now(), cut: make(chan struct{}), log: a.log.With("app", a.opt.Name, "pid", cmd.Process.Pid)}, nil
 }
 
 // wait reaps the process, kills what is left of its group, and reports.

@@ -55,7 +55,7 @@ func (r *round) open(ctx context.Context) error {
 		return err
 	}
 	if a.socket == nil {
-		s, err := listen(a.opt, a.sup.serial.Add(1), func() bool { return serving(a.prev) != nil || a.sup.succeeds(a.opt.Socket) })
+		s, err := listen(a.opt, a.sup.serial.Add(1), func() bool { return serving(a.prev) != nil || a.sup.succeeds(a.opt.Socket, a.over) })
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (r *round) enter() error {
 	}
 	r.ready = time.Now()
 	r.app.set(Ready, nil, time.Time{})
-	r.app.sup.Log.Info("application ready", "app", r.app.opt.Name, "pid", r.procs[0].pid(), "processes", len(r.procs))
+	r.app.log.Info("application ready", "app", r.app.opt.Name, "pid", r.procs[0].pid(), "processes", len(r.procs))
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (r *round) watch(ctx context.Context) error {
 			} else {
 				r.failed = 0
 			}
-			a.sup.Log.Warn("a process of an application ended", "app", a.opt.Name, "pid", p.pid(), "how", p.how, "restart", wait.String())
+			a.log.Warn("a process of an application ended", "app", a.opt.Name, "pid", p.pid(), "how", p.how, "restart", wait.String())
 			refill.Reset(wait)
 		case <-refill.C:
 			for len(r.procs) < a.opt.Instances {
@@ -173,7 +173,7 @@ func (r *round) watch(ctx context.Context) error {
 				a.restarts++
 				a.mu.Unlock()
 				if err := r.start(); err != nil {
-					a.sup.Log.Error("a process of an application cannot be started", "app", a.opt.Name, "err", err)
+					a.log.Error("a process of an application cannot be started", "app", a.opt.Name, "err", err)
 					refill.Reset(longestWait)
 					break
 				}
@@ -203,6 +203,7 @@ func (a *App) idle() (left time.Duration, over bool) {
 		return left, false
 	}
 	a.state = Starting // of the next round, for who dials now
+	a.claimed = false
 	return 0, true
 }
 
@@ -238,11 +239,16 @@ func (r *round) drain() {
 		a.mu.Lock()
 		conns, changed := a.conns, a.changed
 		a.mu.Unlock()
+		look := (<-chan time.Time)(nil)
+		if a.shared {
+			conns, look = a.socket.users(), time.After(usersTime)
+		}
 		if conns == 0 {
 			return
 		}
 		select {
 		case <-changed:
+		case <-look:
 		case <-t.C:
 			return
 		case <-a.sup.quit:

@@ -1,12 +1,15 @@
 package apps
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,10 +25,11 @@ const suffixLen = 4
 // socket is a listening Unix socket. Only the server's own user may connect: the
 // application has the descriptor and needs no name.
 type socket struct {
-	file *os.File // in blocking mode, as applications expect it
-	name string   // that it gets, or has
-	path string   // that it has now
-	info fs.FileInfo
+	file  *os.File // in blocking mode, as applications expect it
+	name  string   // that it gets, or has
+	path  string   // that it has now
+	bound string   // path that it was bound to
+	info  fs.FileInfo
 }
 
 // listen opens the socket of an application beside its name. What is at the name
@@ -60,7 +64,7 @@ func listen(o Options, serial uint64, ours func() bool) (*socket, error) {
 	if err == nil {
 		err = unix.Listen(fd, o.Backlog)
 	}
-	s := &socket{file: f, name: o.Socket, path: path}
+	s := &socket{file: f, name: o.Socket, path: path, bound: path}
 	if err == nil {
 		s.info, err = os.Lstat(path)
 	}
@@ -94,9 +98,10 @@ func free(path string) error {
 	return fmt.Errorf("socket %s is in use by process %d", path, peer(nc.(*net.UnixConn)))
 }
 
-// succeeds reports whether the predecessor listens at a path.
-func (s *Supervisor) succeeds(path string) bool {
-	if s.Predecessor == 0 {
+// succeeds reports whether who listens at a path may be followed there: the predecessor,
+// one of over, or the keeper of applications, which has one of ours from before.
+func (s *Supervisor) succeeds(path string, over []int) bool {
+	if s.Predecessor == 0 && len(over) == 0 && s.Kept.Dir == "" {
 		return false
 	}
 	nc, err := net.DialTimeout("unix", path, time.Second)
@@ -104,22 +109,68 @@ func (s *Supervisor) succeeds(path string) bool {
 		return false
 	}
 	defer nc.Close()
-	return int(peer(nc.(*net.UnixConn))) == s.Predecessor
+	pid := int(peer(nc.(*net.UnixConn)))
+	if pid != 0 && (pid == s.Predecessor || slices.Contains(over, pid)) {
+		return true
+	}
+	if s.Kept.Dir == "" {
+		return false
+	}
+	kc, keeper, err := dialKeeper(s.Kept.Dir)
+	if err != nil {
+		return false
+	}
+	kc.Close()
+	return keeper == pid
 }
 
 // peer is the process that listens at the other end, 0 if it is not known.
-func peer(nc *net.UnixConn) (pid int32) {
-	raw, err := nc.SyscallConn()
+func peer(nc *net.UnixConn) int32 {
+	c, err := credentials(nc)
 	if err != nil {
 		return 0
 	}
-	raw.Control(func(fd uintptr) {
-		if c, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = c.Pid
-		}
-	})
-	return pid
+	return c.Pid
 }
+
+// credentials are those of the process at the other end: who connected, or listened.
+func credentials(nc *net.UnixConn) (c *unix.Ucred, err error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if failed := raw.Control(func(fd uintptr) { c, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); failed != nil {
+		return nil, failed
+	}
+	return c, err
+}
+
+// usersTime is how often users is asked while somebody is there.
+const usersTime = 50 * time.Millisecond
+
+// users is the number of connections to the socket, whoever has them, those included
+// that are not taken yet. The kernel lists them by the name that the socket was bound
+// to, which it keeps whatever the file is called later.
+func (s *socket) users() (n int) {
+	f, err := os.Open("/proc/net/unix")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() { // number: references protocol flags type state inode path
+		if text := lines.Text(); strings.HasSuffix(text, " "+s.bound) {
+			if state := strings.Fields(text)[5]; state == connected || state == waiting {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// States of a socket in /proc/net/unix: SS_CONNECTED, and SS_CONNECTING, which is that of
+// a connection that nobody has accepted.
+const connected, waiting = "03", "02"
 
 // enter gives the socket its name, in place of what has it.
 func (s *socket) enter() error {

@@ -36,7 +36,8 @@ type Options struct {
 	Baseline      string // file of findings that are known: they are neither told nor counted
 	WriteBaseline string // file that gets the findings of this check as known ones
 	Version       string
-	Stderr        io.Writer // for what is no report; nil: discarded
+	User          func() int // effective user of the server that is meant; nil: that of this process
+	Stderr        io.Writer  // for what is no report; nil: discarded
 }
 
 // Formats are what Options.Format may be.
@@ -157,7 +158,7 @@ func writeJSON(out io.Writer, v any) error {
 // buildTree resolves the tree as the server would, and gives everything back.
 func buildTree(cfg *xmlconf.Config, r *Report, o Options, fs *xmlconf.Findings) {
 	kept := &generation.Kept{Metrics: metrics.New(), Bodies: &budget.Bodies{}}
-	g := generation.Build(cfg, kept, generation.Options{Version: o.Version}, fs)
+	g := generation.Build(cfg, kept, generation.Options{Version: o.Version, User: o.User}, fs)
 	defer g.Retire()
 	r.Hash = cfg.Hash
 	r.Fingerprint = fingerprint(cfg)

@@ -74,13 +74,20 @@ func TestFindings(t *testing.T) {
 
 // options are for a whole tree, or for the file that the archive's text names
 // in a line "file: NAME".
+// A line "user: root" has the server be root; it is nobody in particular else, whoever
+// runs the test.
 func options(dir string, a *txtar.Archive) Options {
+	uid := 1000
+	o := Options{Root: dir, User: func() int { return uid }}
 	for line := range strings.Lines(string(a.Comment)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "file: "); ok {
-			return Options{File: filepath.Join(dir, name)}
+			o.Root, o.File = "", filepath.Join(dir, name)
+		}
+		if strings.TrimSpace(line) == "user: root" {
+			uid = 0
 		}
 	}
-	return Options{Root: dir}
+	return o
 }
 
 // findings is the part of a report behind its summary.

@@ -56,7 +56,7 @@ func load(o Options, root string, kept *generation.Kept) (*generation.Generation
 	if cfg == nil {
 		return nil, firstFatal(fs)
 	}
-	g := generation.Build(cfg, kept, generation.Options{Version: o.Version}, fs)
+	g := generation.Build(cfg, kept, generation.Options{Version: o.Version, User: o.User}, fs)
 	if fs.Failed() {
 		return g, firstFatal(fs)
 	}

@@ -3,6 +3,7 @@ package generation
 import (
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,12 +17,26 @@ import (
 // runs as, or why it cannot be started. own is the owner of the docRoot.
 func started(t *testing.T, decl, conf string) (list map[string]string, env map[string]string) {
 	t.Helper()
+	r := startedBy(t, os.Geteuid(), "", decl, conf)
+	return r.list, r.env
+}
+
+// programs are what startedBy finds.
+type programs struct {
+	list, env map[string]string
+	limits    apps.Limits // of the host's own program
+	findings  string
+}
+
+// startedBy is started for a server that is a user, with more in the server's file.
+func startedBy(t *testing.T, uid int, server, decl, conf string) (r programs) {
+	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"conf/httpd_config.xml": `<httpServerConfig><extProcessorList>
 			<extProcessor><type>lsapi</type><name>all</name><address>uds://run/all.sock</address><autoStart>1</autoStart><path>/bin/true</path></extProcessor>
 			<extProcessor><type>lsapi</type><name>outside</name><address>uds://run/outside.sock</address></extProcessor></extProcessorList>
-			<phpConfig><path>/bin/true</path><maxProcessTime>7</maxProcessTime></phpConfig>
+			<phpConfig><path>/bin/true</path><maxProcessTime>7</maxProcessTime></phpConfig>` + server + `
 			<virtualHostList><virtualHost><name>v</name><vhRoot>.</vhRoot><configFile>conf/v.xml</configFile>` + decl + `</virtualHost></virtualHostList></httpServerConfig>`,
 		"conf/v.xml": `<virtualHostConfig><docRoot>html</docRoot>` + conf + `<extProcessorList>
 			<extProcessor><type>fcgi</type><name>own</name><address>uds://run/own.sock</address><autoStart>2</autoStart><path>/bin/true</path></extProcessor></extProcessorList></virtualHostConfig>`,
@@ -40,10 +55,10 @@ func started(t *testing.T, decl, conf string) (list map[string]string, env map[s
 	if cfg == nil {
 		t.Fatal(fs.All())
 	}
-	b := &builder{cfg: cfg, kept: &Kept{}, fs: fs, g: &Generation{}}
+	b := &builder{cfg: cfg, kept: &Kept{}, fs: fs, g: &Generation{}, opt: Options{User: func() int { return uid }}}
 	b.server = b.buildProcessors("server", cfg.Server.ExtProcessors, nil)
 	ps := b.buildHostProcessors(cfg.VHosts[0])
-	list, env = map[string]string{}, map[string]string{}
+	r.list, r.env = map[string]string{}, map[string]string{}
 	for _, name := range []string{"all", "outside", "own", "php"} {
 		p := ps.find(xmlconf.KindLSAPI, name)
 		if name == "own" {
@@ -57,11 +72,104 @@ func started(t *testing.T, decl, conf string) (list map[string]string, env map[s
 			said += "not started"
 		default:
 			said += "runs as " + fmt.Sprint(p.start.Identity)
-			env[name] = strings.ReplaceAll(p.start.Env, "\x00", " ")
+			r.limits = p.start.Limits
+			r.env[name] = strings.ReplaceAll(p.start.Env, "\x00", " ")
 		}
-		list[name] = said
+		r.list[name] = said
 	}
-	return list, env
+	for _, f := range fs.All() {
+		r.findings += f.String() + "\n"
+	}
+	return r
+}
+
+// R-SAFE-1: who confines programs in a way that httpjet does not honour has none
+// started; what means off changes nothing.
+func TestConfinedProgramsAreNotStarted(t *testing.T) {
+	f := func(server, decl, conf string, all, own string) {
+		t.Helper()
+		r := startedBy(t, 1000, server, decl, conf)
+		if (all == "") != strings.HasSuffix(r.list["all"], fmt.Sprint("runs as ", apps.Identity{})) || !strings.Contains(r.list["all"], all) ||
+			(own == "") != strings.HasSuffix(r.list["own"], fmt.Sprint("runs as ", apps.Identity{})) || !strings.Contains(r.list["own"], own) {
+			t.Errorf("%s %s %s: %v", server, decl, conf, r.list)
+		}
+		if (own != "") != strings.Contains(r.findings, "E-CLOSED") {
+			t.Errorf("%s %s %s: findings %s", server, decl, conf, r.findings)
+		}
+		if r.list["outside"] != "server not started" {
+			t.Errorf("a program that is started otherwise: %s", r.list["outside"])
+		}
+	}
+	security := func(text string) string { return "<security>" + text + "</security>" }
+	f("", "", "", "", "")
+	for _, name := range []string{"bubbleWrap", "namespace"} {
+		on, off, disabled := "<"+name+">2</"+name+">", "<"+name+">1</"+name+">", "<"+name+">0</"+name+">"
+		said := name + " 2 confines programs"
+		f(on, "", "", said, said)
+		f(security(on), "", "", said, said)
+		f(off+security(off), off, off+security(off), "", "")
+		said = name + " 2 of virtual host v confines programs"
+		f("", on, "", said, said) // of the server's processors it has its own, which are not started
+		f(security(off), "", on, said, said)
+		f("", "", security(on), said, said)
+		f(security(disabled), on, on, "", "") // the server has none for anybody
+	}
+	f(security("<CGIRLimit><cgroups>2</cgroups></CGIRLimit>"), "", "", "cgroups 2 confines", "cgroups 2 confines")
+	f("", "", "<cgroups>2</cgroups>", "cgroups 2 of virtual host v", "cgroups 2 of virtual host v")
+	f("<cgroups>1</cgroups>", "<cgroups>1</cgroups>", "", "", "")
+	f("", "<chrootMode>0</chrootMode><chrootPath>/jail</chrootPath>", "", "", "")
+	f("", "<chrootMode>1</chrootMode>", "", "chrootMode 1 of virtual host v", "chrootMode 1 of virtual host v")
+	f("", "<chrootMode>1</chrootMode>", "<chrootMode>0</chrootMode>", "", "")
+	f("", "", "<chrootMode>2</chrootMode><chrootPath>/jail</chrootPath>", "chrootMode 2", "chrootMode 2")
+	f("", "", "<chrootMode>2</chrootMode><chrootPath>/</chrootPath>", "", "")
+	f("<enableChroot>0</enableChroot><chrootPath>/jail</chrootPath>", "", "", "", "")
+	f("<enableChroot>1</enableChroot><chrootPath>/</chrootPath>", "", "", "", "")
+	f("<enableChroot>1</enableChroot><chrootPath>/jail</chrootPath>", "", "", "confined to /jail by enableChroot", "confined to /jail by enableChroot")
+}
+
+// Who a program runs as that root starts: the host's user, the server's, and root only
+// where nobody is named, which is told. Ids and names are those that every Debian has.
+func TestWhoProgramsRunAs(t *testing.T) {
+	if _, err := user.Lookup("daemon"); err != nil {
+		t.Skip("this system has not the users of Debian:", err)
+	}
+	ids := func(name, group string) string {
+		id := apps.Identity{}
+		if why := (names{name, group}).lookUp(&id); why != "" {
+			t.Skip("this system has not the users of Debian:", why)
+		}
+		id.Set = true
+		return fmt.Sprint("runs as ", id)
+	}
+	f := func(server, decl, conf, all, own string, told bool) {
+		t.Helper()
+		r := startedBy(t, 0, server, decl, conf)
+		if !strings.HasSuffix(r.list["all"], all) || !strings.HasSuffix(r.list["own"], own) || strings.Contains(r.findings, "W-ROOT") != told {
+			t.Errorf("%s %s %s: %v\n%s", server, decl, conf, r.list, r.findings)
+		}
+	}
+	root := fmt.Sprint("runs as ", apps.Identity{})
+	f("", "", "", root, root, true)
+	f("<user>root</user>", "", "", root, root, true)
+	nobody, www := ids("nobody", ""), ids("www-data", "")
+	f("<user>nobody</user><group>no-such-group</group>", "", "", nobody, nobody, false)
+	f("<user>no-such-user</user>", "", "", "there is no user no-such-user", "there is no user no-such-user", false)
+	f("<user>nobody</user>", "<user>www-data</user>", "", www, www, false)
+	f("<user>nobody</user>", "<user>nobody</user><group>nogroup</group>", "<suexecUser>www-data</suexecUser>", www, www, false)
+	f("", "<user>www-data</user><group>sudo</group>", "", "too mighty for a program", "too mighty for a program", true)
+	f("", "<user>daemon</user>", "", "user id 1 is below minUID 11", "user id 1 is below minUID 11", true)
+	f("<security><CGIRLimit><minUID>100</minUID></CGIRLimit></security>", "<user>www-data</user>", "", "user id 33 is below minUID 100", "user id 33 is below minUID 100", true)
+	f("<security><CGIRLimit><forceGID>65534</forceGID></CGIRLimit></security>", "<user>www-data</user>", "", ids("www-data", "nogroup"), ids("www-data", "nogroup"), true)
+}
+
+// Limits of CGIRLimit are those of programs that have none of their own.
+func TestLimitsOfPrograms(t *testing.T) {
+	r := startedBy(t, 1000, `<security><CGIRLimit><CPUSoftLimit>30</CPUSoftLimit><CPUHardLimit>60</CPUHardLimit><priority>5</priority><umask>027</umask>
+		<memSoftLimit>1G</memSoftLimit><procHardLimit>400</procHardLimit></CGIRLimit></security>`, "", "")
+	want := apps.Limits{MemSoft: 1 << 30, ProcHard: 400, CPUSoft: 30, CPUHard: 60, SetNice: true, Nice: 5, SetUmask: true, Umask: 0o27}
+	if r.limits != want {
+		t.Errorf("%+v", r.limits)
+	}
 }
 
 // R-LSAPI-6, LSX 4: with setUIDMode 2 a host's programs are the owner's of its docRoot,
@@ -70,7 +178,7 @@ func started(t *testing.T, decl, conf string) (list map[string]string, env map[s
 func TestSetUIDMode(t *testing.T) {
 	own := fmt.Sprint("runs as ", apps.Identity{}) // the server's user owns what the test has made
 	if os.Geteuid() == 0 {
-		own = "user id 0 is below minUID 100"
+		own = "user id 0 is below minUID 11"
 	}
 	plain := fmt.Sprint("runs as ", apps.Identity{})
 	f := func(decl, conf string, all, mine string) {

@@ -43,7 +43,7 @@ type builder struct {
 	tickets *tlsconf.Tickets
 	acme    bool            // certificates are issued
 	warned  map[string]bool // by what was said, see warnOnce
-	suexec  *xmlconf.Host   // while the processors of a host with setUIDMode 2 are described
+	host    *xmlconf.Host   // whose processors are described; nil: the server's
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller

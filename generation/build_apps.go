@@ -1,15 +1,13 @@
 package generation
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
-	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"httpjet/apps"
@@ -48,18 +46,23 @@ func (b *builder) describeStart(p *processor) {
 	}
 	o := &apps.Options{Scope: p.scope, Name: d.Name, Command: strings.Join(command, "\x00"), Env: b.appEnv(p),
 		Instances: d.Instances, Backlog: d.Backlog, OnDemand: d.Written("runOnStartUp") && d.RunOnStartUp == 0,
-		Idle: max(0, d.ExtMaxIdle), Start: d.InitTimeout}
+		Idle: max(0, d.ExtMaxIdle), Start: d.InitTimeout, Keep: d.RunOnStartUp >= 2}
 	if p.kind == xmlconf.KindLSAPI {
 		o.Protocol = apps.LSAPI
 	}
-	if id, why := b.identity(d, p.suexec); why != "" {
+	if r := b.confinement(p.host); r != nil {
+		p.fault = r.why
+		b.fs.Error("E-CLOSED", r.at, r.hint, "extProcessor %q: %s; what names it answers 503", d.Name, p.fault)
+		return
+	}
+	if id, why := b.identity(d, p.host); why != "" {
 		refuse("extUser", "name a user with ids from minUID and minGID on, and start httpjet as root; or start the program by a unit of its own with autoStart 0", "%s", why)
 		return
 	} else {
 		o.Identity = id
 	}
 	if !b.appLimits(d, &o.Limits) {
-		refuse("umask", "write octal digits, as in 022", "umask %q is no mask", d.Umask)
+		refuse("umask", "write octal digits, as in 022", "umask %q is no mask", cmp.Or(d.Umask, b.cfg.Server.Security.CGI.Umask))
 		return
 	}
 	for _, a := range d.Targets {
@@ -107,11 +110,16 @@ func (b *builder) appLimits(d *xmlconf.ExtProcessor, l *apps.Limits) bool {
 	r := &b.cfg.Server.Security.CGI
 	l.MemSoft, l.MemHard = uint64(or64(d.MemSoftLimit, r.MemSoft)), uint64(or64(d.MemHardLimit, r.MemHard))
 	l.ProcSoft, l.ProcHard = uint64(or64(int64(d.ProcSoft), int64(r.ProcSoft))), uint64(or64(int64(d.ProcHard), int64(r.ProcHard)))
-	l.SetNice, l.Nice = d.Written("priority"), min(d.Priority, 19)
-	if d.Umask == "" {
+	l.CPUSoft, l.CPUHard = uint64(r.CPUSoft), uint64(r.CPUHard)
+	l.SetNice, l.Nice = d.Written("priority") || r.Written("priority"), min(d.Priority, 19)
+	if !d.Written("priority") {
+		l.Nice = min(r.Priority, 19)
+	}
+	mask := cmp.Or(d.Umask, r.Umask)
+	if mask == "" {
 		return true
 	}
-	n, err := strconv.ParseUint(d.Umask, 8, 32)
+	n, err := strconv.ParseUint(mask, 8, 32)
 	l.SetUmask, l.Umask = true, int(n)
 	return err == nil && n <= 0o777
 }
@@ -121,51 +129,6 @@ func or64(own, server int64) int64 {
 		return own
 	}
 	return server
-}
-
-// identity is who extUser and extGroup name, else the owner of the document root of the
-// host that wants it so; not set if that is the server itself. why says what keeps the
-// program from running as them (R-LSAPI-6).
-func (b *builder) identity(d *xmlconf.ExtProcessor, suexec *xmlconf.Host) (id apps.Identity, why string) {
-	if d.ExtUser == "" && d.ExtGroup == "" && suexec == nil {
-		return id, ""
-	}
-	id = apps.Identity{Set: true, UID: os.Geteuid(), GID: os.Getegid()}
-	if d.ExtUser == "" && d.ExtGroup == "" {
-		info, err := os.Stat(suexec.Conf.DocRoot)
-		if err != nil {
-			return id, "setUIDMode 2 of virtual host " + suexec.Name + ": its docRoot cannot be looked at"
-		}
-		st := info.Sys().(*syscall.Stat_t)
-		id.UID, id.GID = int(st.Uid), int(st.Gid)
-	}
-	if d.ExtUser != "" {
-		u, err := user.Lookup(d.ExtUser)
-		if err != nil {
-			return id, "there is no user " + d.ExtUser
-		}
-		id.UID, _ = strconv.Atoi(u.Uid)
-		id.GID, _ = strconv.Atoi(u.Gid)
-	}
-	if d.ExtGroup != "" {
-		g, err := user.LookupGroup(d.ExtGroup)
-		if err != nil {
-			return id, "there is no group " + d.ExtGroup
-		}
-		id.GID, _ = strconv.Atoi(g.Gid)
-	}
-	r := &b.cfg.Server.Security.CGI
-	switch {
-	case os.Geteuid() != 0 && id.UID == os.Geteuid() && id.GID == os.Getegid():
-		return apps.Identity{}, ""
-	case id.UID < r.MinUID:
-		return id, fmt.Sprintf("user id %d is below minUID %d", id.UID, r.MinUID)
-	case id.GID < r.MinGID:
-		return id, fmt.Sprintf("group id %d is below minGID %d", id.GID, r.MinGID)
-	case os.Geteuid() != 0:
-		return id, "httpjet does not run as root, so it cannot start a program as another user"
-	}
-	return id, ""
 }
 
 // socketSuffix is what a socket has more whose path another processor has too.
@@ -212,22 +175,23 @@ func setUID(h *xmlconf.Host) bool {
 	return h.Decl.SetUIDMode == 2
 }
 
-// buildHostProcessors describes the processors of a host. One with setUIDMode 2 has the
-// programs of the server's processors of its own, as another user (LSX 4): each at a
+// buildHostProcessors describes the processors of a host. One whose programs are its own
+// has those of the server's processors of its own too, as another user (LSX 4): each at a
 // socket of its own.
 func (b *builder) buildHostProcessors(h *xmlconf.Host) *processors {
 	decls := h.Conf.ExtProcessors
-	if !setUID(h) {
+	b.host = h
+	defer func() { b.host = nil }()
+	if !b.own(h) {
 		return b.buildProcessors("vhost:"+h.Name, decls, b.server)
 	}
+	confined := b.confinement(h) != nil
 	for _, d := range b.cfg.Server.ExtProcessors {
-		if d.AutoStart == 0 || d.ExtUser != "" || d.ExtGroup != "" || len(d.Targets) == 0 || d.Targets[0].Network != "unix" ||
+		if d.AutoStart == 0 || !confined && (d.ExtUser != "" || d.ExtGroup != "") || len(d.Targets) == 0 || d.Targets[0].Network != "unix" ||
 			slices.ContainsFunc(decls, func(own *xmlconf.ExtProcessor) bool { return own.Name == d.Name && own.Kind() == d.Kind() }) {
 			continue
 		}
 		decls = append(slices.Clip(decls), d)
 	}
-	b.suexec = h
-	defer func() { b.suexec = nil }()
 	return b.buildProcessors("vhost:"+h.Name, decls, b.server)
 }

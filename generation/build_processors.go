@@ -17,18 +17,18 @@ import (
 
 // processor is a declared <extProcessor> with what it is.
 type processor struct {
-	decl   *xmlconf.ExtProcessor
-	kind   xmlconf.ProcessorKind
-	scope  string
-	runs   xmlconf.ProcessorKind // what it speaks: its kind, or that of a balancer's workers
-	peers  []peer                // its addresses, or those of a balancer's workers
-	group  *groups.Group         // once something names it
-	up     *upstream             // likewise
-	fault  string                // why it cannot be routed to although it resolves; "" if it can
-	start  *apps.Options         // what its program is started with; nil: it is not
-	suexec *xmlconf.Host         // whose docRoot's owner its program runs as, if it names nobody; nil: the server's own user
-	tls    *tls.Config           // what its <upstreamTLS> says; nil without one
-	tlsID  string                // and what it is known by
+	decl  *xmlconf.ExtProcessor
+	kind  xmlconf.ProcessorKind
+	scope string
+	runs  xmlconf.ProcessorKind // what it speaks: its kind, or that of a balancer's workers
+	peers []peer                // its addresses, or those of a balancer's workers
+	group *groups.Group         // once something names it
+	up    *upstream             // likewise
+	fault string                // why it cannot be routed to although it resolves; "" if it can
+	start *apps.Options         // what its program is started with; nil: it is not
+	host  *xmlconf.Host         // that it stands in, or whose programs are its own; nil: the server
+	tls   *tls.Config           // what its <upstreamTLS> says; nil without one
+	tlsID string                // and what it is known by
 }
 
 // peer is one address of a processor.
@@ -86,7 +86,7 @@ func (ps *processors) names() []string {
 func (b *builder) buildProcessors(scope string, decls []*xmlconf.ExtProcessor, parent *processors) *processors {
 	ps := &processors{list: map[processorKey]*processor{}, parent: parent}
 	for _, d := range decls {
-		p := &processor{decl: d, kind: d.Kind(), scope: scope, suexec: b.suexec}
+		p := &processor{decl: d, kind: d.Kind(), scope: scope, host: b.host}
 		ps.list[processorKey{p.kind, d.Name}] = p // xmlconf leaves no two of one name
 		b.describe(p)
 	}

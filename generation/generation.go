@@ -48,6 +48,7 @@ type Options struct {
 	EchoID              bool   // answers carry the request id as X-Request-Id
 	Version             string // of this build, for the Server field and applications
 	PageCache           PageCache
+	User                func() int // effective user of the process that starts programs; nil: this one's
 	Log                 *slog.Logger
 }
 

@@ -65,6 +65,10 @@ type Options struct {
 	// Launcher is the command that becomes a started application (apps.Enter).
 	Launcher []string
 
+	// KeptApplications is where applications are that outlive the server. The zero
+	// value: none does.
+	KeptApplications apps.KeptBy
+
 	// Command is the program and the arguments of this process: an upgrade starts it
 	// anew. nil: there are no upgrades.
 	Command []string
@@ -149,7 +153,7 @@ func Run(ctx context.Context, opt Options) error {
 	s.apps.Predecessor = s.opt.Inherited.Predecessor()
 	s.acme.Log, s.kept.ACME = s.log, &s.acme
 	s.ocsp.Log, s.ocsp.Staples = s.log, s.kept.Staples.Values
-	s.apps.Log, s.apps.Launcher = s.log, opt.Launcher
+	s.apps.Log, s.apps.Launcher, s.apps.Kept = s.log, opt.Launcher, opt.KeptApplications
 	s.front.Current = func() front.Site { return s.current.Load() }
 
 	// Each kind has room of its own: a burst of reloads becomes one (R-RELOAD-8)
@@ -586,6 +590,7 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	if c := s.pages.Load(); c != nil {
 		c.Close()
 	}
+	s.apps.Leave() // what outlives the server is left to the next one
 	s.current.Load().Retire()
 	s.apps.Close()
 	s.kept.Dialer.Resolver.Close()

@@ -190,7 +190,7 @@ func TestTreatments(t *testing.T) {
 <extProcessor><name>b</name><type>lsapi</type><address>uds://b</address><respBuffer>0</respBuffer><priority>1</priority></extProcessor>
 `)
 	want(t, fs, `
-f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user; set User= in the systemd unit)
+f.xml:2:1: warn W-USER: user has no effect (httpjet never changes its own user, set User= in the systemd unit; as root it starts programs as this user, where nothing else says who they are)
 f.xml:3:23: info I-NO-EFFECT: cpuAffinity has no effect (pinned workers)
 f.xml:7:12: warn W-NO-EFFECT: phpConfig: phpHandlerList has no effect (further versions of PHP: declare an extProcessor for each)
 f.xml:8:73: warn W-RESPBUFFER: extProcessor "a": respBuffer has no effect (responses always stream)`)

@@ -62,7 +62,7 @@ type ExtProcessor struct {
 type Program struct {
 	Path         string        `conf:"path" expand:"1" doc:"program and arguments, absolute or below the server root"`
 	Instances    int           `conf:"instances" range:"0..2000" default:"1" doc:"processes of the program on one socket; if more than one, maxConns is at most as many times the children of each"`
-	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"1" litespeed:"3" changed:"2 and 3 are 1: the program ends with the server" when:"=2|3" doc:"0: started by the first request; 1, 2, 3: with the server"`
+	RunOnStartUp int           `conf:"runOnStartUp" range:"0..3" default:"1" litespeed:"3" doc:"0: the program is started by the first request; 1: with the server, and ends with it; 2, 3: with the server, and outlives it: a further process, httpjet lsphp, keeps it, and the next server takes it as it is unless its settings have changed"`
 	ExtMaxIdle   time.Duration `conf:"extMaxIdleTime" unit:"s" range:"-1..1000000" default:"-1" doc:"without a connection for so long, the program is stopped until a request comes; 0 or less: never"`
 	Backlog      int           `conf:"backlog" range:"1..4096" default:"100" doc:"connections that wait at the socket of the program"`
 	ExtUser      string        `conf:"extUser" expand:"1" doc:"user that the program runs as; another one than httpjet's own needs root, and a uid from minUID on"`

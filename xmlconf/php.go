@@ -20,10 +20,10 @@ type PHPConfig struct {
 	PcKeepAliveTimeout time.Duration `conf:"pcKeepAliveTimeout" unit:"s" range:"-1..1000000" default:"30" litespeed:"without limit" doc:"as of an extProcessor"`
 	Env                []Text        `conf:"env" expand:"1" doc:"NAME=value for PHP"`
 	Program
+	DetachedMode bool `conf:"detachedMode" default:"0" doc:"1: as runOnStartUp 3, where that is not written"`
 
 	_ struct{} `conf:"respBuffer" default:"0" as:"noeffect,minor" why:"buffer" doc:"answers always stream"`
 	_ struct{} `conf:"persistConn" default:"1" as:"noeffect,minor" why:"always" doc:"connections are kept"`
-	_ struct{} `conf:"detachedMode" default:"0" as:"noeffect,minor" why:"starts" doc:"programs end with the server unless runOnStartUp says otherwise"`
 	_ struct{} `conf:"controlPanel" as:"noeffect,minor" why:"panel" doc:"hosting panel"`
 	_ struct{} `conf:"clAltPhp" default:"0" as:"noeffect,minor" why:"panel" doc:"PHP of CloudLinux"`
 	_ struct{} `conf:"phpHandlerList" unit:"block" as:"noeffect" why:"panel" doc:"further versions of PHP: declare an extProcessor for each"`
@@ -49,6 +49,9 @@ func (c *PHPConfig) declare(s *Server, root string) {
 		Program:      c.Program}
 	if c.Path != "" {
 		p.AutoStart = 1
+	}
+	if c.DetachedMode && !c.Written("runOnStartUp") {
+		p.RunOnStartUp = 3
 	}
 	if len(p.Addresses) == 0 {
 		p.Addresses = []Text{{Value: "uds:/" + filepath.Join(root, "run/lsphp.sock"), Pos: c.At("path").Pos}}

@@ -11,14 +11,13 @@ type ServerSecurity struct {
 	HotlinkCtrl       *HotlinkCtrl      `conf:"hotlinkCtrl" doc:"Referer check; that of a virtual host goes before the server's"`
 	UseCFConnectingIP bool              `conf:"useCFConnectingIP" default:"0" as:"honoured,strict" doc:"CF-Connecting-IP of a trusted peer names the client"`
 	ClientRateLimit   *ClientRateLimit  `conf:"clientRateLimit" as:"honoured,strict" doc:"requests of a client, all hosts"`
+	Sandbox
 
 	_ struct{} `conf:"censorshipControl" unit:"block" as:"noeffect" why:"module" gate:"enableCensorship" doc:"request filter"`
 	_ struct{} `conf:"censorshipRuleSet" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"request filter"`
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
 	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
 	_ struct{} `conf:"allowExtAppSetuid" default:"0" as:"noeffect,minor" why:"starts" doc:"identities of started applications"`
 }
 
@@ -61,20 +60,28 @@ type PerClientLimit struct {
 type CGIRLimit struct {
 	Block
 	_        struct{} `conf:"maxCGIInstances" as:"obsolete" why:"starts" doc:"programs at once"`
-	MinUID   int      `conf:"minUID" range:"10..2000000000" default:"100" doc:"least user id that a program is started as"`
-	MinGID   int      `conf:"minGID" range:"5..2000000000" default:"100" doc:"least group id that a program is started as"`
+	MinUID   int      `conf:"minUID" range:"10..2000000000" default:"11" doc:"least user id that extUser, user, suexecUser and setUIDMode may have a program started as"`
+	MinGID   int      `conf:"minGID" range:"5..2000000000" default:"10" doc:"least group id that they may"`
+	ForceGID int      `conf:"forceGID" range:"0..2000000000" default:"0" doc:"group id of every program that is started as another user; 0: that user's"`
+	Umask    string   `conf:"umask" doc:"of programs, octal; the server's when absent"`
+	Priority int      `conf:"priority" range:"-20..20" default:"0" doc:"nice level of programs; the server's when absent"`
+	CPUSoft  int      `conf:"CPUSoftLimit" range:"0..1000000000" default:"0" doc:"seconds of CPU time that each process that is started, and each of its children, may take before it is told by SIGXCPU, which ends most; 0: no limit"`
+	CPUHard  int      `conf:"CPUHardLimit" range:"0..1000000000" default:"0" doc:"seconds of CPU time behind which it is killed; 0: no limit"`
 	MemSoft  int64    `conf:"memSoftLimit" unit:"size" range:"0.." default:"0" doc:"address space of each process that is started; 0: no limit"`
 	MemHard  int64    `conf:"memHardLimit" unit:"size" range:"0.." default:"0" doc:"address space that it may raise its limit to; 0: no limit"`
 	ProcSoft int      `conf:"procSoftLimit" range:"0..1000000" default:"0" doc:"processes of the user of a program that is started; 0: no limit"`
 	ProcHard int      `conf:"procHardLimit" range:"0..1000000" default:"0" doc:"processes that it may raise its limit to; 0: no limit"`
 
-	_ struct{} `conf:"forceGID" as:"obsolete" why:"starts" doc:"group id"`
-	_ struct{} `conf:"umask" as:"obsolete" why:"starts" doc:"umask"`
-	_ struct{} `conf:"priority" as:"obsolete" why:"process" doc:"nice level"`
-	_ struct{} `conf:"CPUSoftLimit" as:"obsolete" why:"starts" doc:"CPU seconds"`
-	_ struct{} `conf:"CPUHardLimit" as:"obsolete" why:"starts" doc:"CPU seconds"`
 	_ struct{} `conf:"cgidSock" as:"obsolete" why:"starts" doc:"socket of the CGI daemon"`
-	_ struct{} `conf:"cgroups" as:"obsolete" why:"starts" doc:"control groups"`
+
+	Cgroups int `conf:"cgroups" range:"0..2" default:"0" as:"closes" doc:"control groups of users: 2 has no program started that httpjet starts, nor does it in a virtual host unless this is 0; set limits in the systemd unit"`
+}
+
+// Sandbox is what confines started programs in LiteSpeed: 0 is off for all, 1 unless a
+// host says 2, 2 on.
+type Sandbox struct {
+	BubbleWrap int `conf:"bubbleWrap" range:"0..2" default:"0" as:"closes" doc:"sandbox of started programs: 2 has none started, for httpjet has no sandbox, nor does it in a virtual host unless the server's is 0"`
+	Namespace  int `conf:"namespace" range:"0..2" default:"0" as:"closes" doc:"namespaces of started programs: as bubbleWrap"`
 }
 
 // HotlinkCtrl is the Referer check for media files.
@@ -95,12 +102,11 @@ type HostSecurity struct {
 	Realms          []*Realm         `conf:"realmList/realm" doc:"password realms, which contexts name"`
 	HotlinkCtrl     *HotlinkCtrl     `conf:"hotlinkCtrl" doc:"Referer check; that of a virtual host goes before the server's"`
 	ClientRateLimit *ClientRateLimit `conf:"clientRateLimit" as:"honoured,strict" doc:"requests of a client to this host"`
+	Sandbox
 
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
 	_ struct{} `conf:"wpProtectAction" default:"0" as:"noeffect" why:"module" doc:"WordPress login guard"`
 	_ struct{} `conf:"wpProtectLimit" as:"noeffect" why:"module" doc:"WordPress login guard"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
 	_ struct{} `conf:"general" unit:"block" as:"obsolete" why:"leftover" doc:"ancient wrapper"`
 }
 

@@ -6,8 +6,8 @@ import "time"
 type Server struct {
 	Block
 	ServerName         string        `conf:"serverName" doc:"name in generated pages and in SERVER_NAME; a value with $ or none is the machine's name"`
-	User               string        `conf:"user" as:"noeffect" why:"user" code:"W-USER" doc:"httpjet never changes its own user; set User= in the systemd unit"`
-	Group              string        `conf:"group" as:"noeffect" why:"user" code:"W-USER" doc:"httpjet never changes its own group; set Group= in the systemd unit"`
+	User               string        `conf:"user" as:"noeffect" why:"user" code:"W-USER" doc:"httpjet never changes its own user, set User= in the systemd unit; as root it starts programs as this user, where nothing else says who they are"`
+	Group              string        `conf:"group" as:"noeffect" why:"user" code:"W-USER" doc:"httpjet never changes its own group, set Group= in the systemd unit; as root it starts programs as this group, or that of user where there is none of the name"`
 	Mime               string        `conf:"mime" unit:"path" default:"conf/mime.properties" doc:"MIME table, lines suffix,suffix = type/subtype"`
 	ShowVersionNumber  int           `conf:"showVersionNumber" range:"0..2" default:"0" doc:"Server field: 0 product, 1 with version, 2 no field"`
 	UseIPInProxyHeader int           `conf:"useIpInProxyHeader" range:"0..4" default:"2" litespeed:"2, and X-Forwarded-For is read from the left" changed:"modes 2 and 3 read X-Forwarded-For from right to left, past trusted proxies; LiteSpeed believes its first address, or X-Real-IP" when:"=2|3" doc:"client address from X-Forwarded-For: 0 never, 1 always, 2 and 3 from trusted peers, 4 always its last entry"`
@@ -44,13 +44,15 @@ type Server struct {
 
 	Refused []*Listener // dropped for their name; their restrictions hold
 
+	Sandbox
+	EnableChroot bool   `conf:"enableChroot" default:"0" as:"noeffect" why:"chroot" doc:"chroot of the server; 1 has no program started that httpjet starts"`
+	ChrootPath   string `conf:"chrootPath" default:"/" as:"noeffect,minor" why:"chroot" doc:"root of the chroot"`
+
 	_ struct{} `conf:"workerProcesses" as:"noeffect,minor" why:"process" doc:"worker processes"`
 	_ struct{} `conf:"httpdWorkers" as:"noeffect,minor" why:"process" doc:"worker processes"`
 	_ struct{} `conf:"priority" default:"0" as:"noeffect,minor" why:"process" doc:"nice level"`
 	_ struct{} `conf:"cpuAffinity" default:"0" as:"noeffect,minor" why:"process" doc:"pinned workers"`
 	_ struct{} `conf:"enableLVE" as:"obsolete" why:"leftover" doc:"CloudLinux mode"`
-	_ struct{} `conf:"enableChroot" default:"0" as:"noeffect" why:"chroot" doc:"chroot of the server"`
-	_ struct{} `conf:"chrootPath" default:"/" as:"noeffect,minor" why:"chroot" doc:"root of the chroot"`
 	_ struct{} `conf:"inMemBufSize" unit:"size" as:"later,minor" doc:"memory for bodies before they spill"`
 	_ struct{} `conf:"swappingDir" as:"later,minor" doc:"directory of spilled bodies"`
 	_ struct{} `conf:"autoFix503" as:"noeffect,minor" why:"stalled" doc:"restart after long 503"`
@@ -90,8 +92,6 @@ type Server struct {
 	_ struct{} `conf:"modpagespeed" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"PageSpeed"`
 	_ struct{} `conf:"modsecurity" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"ModSecurity"`
 	_ struct{} `conf:"lsrecaptcha" unit:"block" as:"noeffect" why:"module" gate:"enabled" doc:"captcha"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
 }
 
 // VHostDecl is a declaration of a virtual host in the server file. The same
@@ -113,23 +113,28 @@ type HostSwitches struct {
 	EnableScript    bool   `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
 	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused"`
 	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" doc:"2: programs that httpjet starts for this host run as the owner of docRoot, where no extUser is written: as root alone, from minUID on, else they answer 503; a processor of the server is started once more for it. 0, 1: as httpjet"`
-	VHUser          string `conf:"user" expand:"1" as:"noeffect,minor" why:"starts" doc:"identity of started applications, $VH_USER"`
-	MaxKeepAliveReq int    `conf:"maxKeepAliveReq" range:"0..32767" default:"-1" as:"later" doc:"requests of a connection; absent: the server's"`
+	VHUser          string `conf:"user" expand:"1" doc:"user that programs run as that httpjet starts for this host, where no extUser is written: as with setUIDMode 2; $VH_USER"`
+	VHGroup         string `conf:"group" expand:"1" doc:"group that they run as; that of user when absent"`
+	Confined
+	MaxKeepAliveReq int `conf:"maxKeepAliveReq" range:"0..32767" default:"-1" as:"later" doc:"requests of a connection; absent: the server's"`
 
-	_ struct{} `conf:"group" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
-	_ struct{} `conf:"chrootMode" range:"0..2" default:"0" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
-	_ struct{} `conf:"chrootPath" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
 	_ struct{} `conf:"smartKeepAlive" as:"obsolete" why:"leftover" doc:"keep-alive for images only"`
 	_ struct{} `conf:"staticReqPerSec" default:"0" as:"later" doc:"requests of a client for files"`
 	_ struct{} `conf:"dynReqPerSec" default:"0" as:"later" doc:"requests of a client for applications"`
 	_ struct{} `conf:"outBandwidth" default:"0" as:"later" doc:"bytes a second to a client"`
 	_ struct{} `conf:"inBandwidth" default:"0" as:"later" doc:"bytes a second from a client"`
 	_ struct{} `conf:"throttleLimit" as:"obsolete" why:"throttle" doc:"older name of a bandwidth limit"`
-	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" why:"starts" doc:"control groups of started applications"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
-	_ struct{} `conf:"suexecUser" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
-	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
+}
+
+// Confined is what a host says of who its programs are and how they are confined. What
+// stands in its file goes before its declaration.
+type Confined struct {
+	Sandbox
+	SuexecUser  string `conf:"suexecUser" expand:"1" doc:"as user, and before it"`
+	SuexecGroup string `conf:"suexecGroup" expand:"1" doc:"as group, and before it"`
+	ChrootMode  int    `conf:"chrootMode" range:"0..2" default:"0" as:"closes" doc:"chroot of started programs: 1 the vhRoot, 2 chrootPath; httpjet starts none then"`
+	ChrootPath  string `conf:"chrootPath" doc:"chroot of started programs; / is none"`
+	Cgroups     int    `conf:"cgroups" range:"0..2" default:"0" as:"closes" doc:"control groups of started programs: as bubbleWrap"`
 }
 
 // Module is a server module with its parameters as text.

@@ -16,6 +16,8 @@ type VHost struct {
 	SetUIDMode      int      `conf:"setUIDMode" range:"0..2" default:"0" doc:"as in the declaration, and before it"`
 	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" doc:"php_value, php_flag, php_admin_value and php_admin_flag, one a line: to PHP behind LSAPI with each script, and to FastCGI processors of this host; what an administrator sets, neither scripts nor .htaccess files change"`
 
+	Confined
+
 	HtAccess    HtAccess     `conf:"htAccess" doc:"per-directory files"`
 	Logging     Logging      `conf:"logging" doc:"logs of this host"`
 	Index       Index        `conf:"index" doc:"index files and listings"`
@@ -34,13 +36,6 @@ type VHost struct {
 	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
 
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
-	_ struct{} `conf:"cgroups" default:"0" as:"noeffect,minor" why:"starts" doc:"control groups of started applications"`
-	_ struct{} `conf:"chrootMode" default:"0" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
-	_ struct{} `conf:"chrootPath" as:"noeffect,minor" why:"starts" doc:"chroot of started applications"`
-	_ struct{} `conf:"suexecUser" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
-	_ struct{} `conf:"suexecGroup" as:"noeffect,minor" why:"starts" doc:"identity of started applications"`
-	_ struct{} `conf:"namespace" default:"0" as:"noeffect,minor" why:"starts" doc:"namespaces of started applications"`
-	_ struct{} `conf:"bubbleWrap" default:"0" as:"noeffect,minor" why:"starts" doc:"sandbox of started applications"`
 	_ struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" why:"module" doc:"module parameters by URL"`
 	_ struct{} `conf:"apacheConf" unit:"block" as:"noeffect" why:"apache" doc:"Apache directives"`
 	_ struct{} `conf:"frontPage" unit:"block" as:"obsolete" why:"leftover" doc:"FrontPage extensions"`

@@ -65,7 +65,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
-	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), upgradeCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), cacheCmd(&dir), demoCmd(), applicationCmd(), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), upgradeCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), cacheCmd(&dir), demoCmd(), applicationCmd(), keeperCmd(&dir), versionCmd())
 	return cmd
 }
 
@@ -92,11 +92,14 @@ func serveCmd(dir *string) *cobra.Command {
 			if err := pages.read(); err != nil {
 				return err
 			}
+			var err error
 			o.Launcher = []string{"/proc/self/exe", applicationName} // this binary, also when an upgrade has replaced the file
-			if exe, err := os.Executable(); err == nil {             // its path, where an upgrade will find another
+			if o.KeptApplications, err = keptBelow(*dir); err != nil {
+				return failure{err}
+			}
+			if exe, err := os.Executable(); err == nil { // its path, where an upgrade will find another
 				o.Command = append([]string{exe}, os.Args[1:]...)
 			}
-			var err error
 			if o.Inherited, err = handover.Inherited(); err != nil {
 				return failure{err}
 			}
