@@ -55,6 +55,9 @@ func lsphp(r *run) error {
 	r.check("early-close-is-502", s.early)
 	r.check("children-die-at-random", s.killed)
 	r.check("figures", s.figures)
+	if err := keeps(r, filepath.Join(dir, "lsphp")); err != nil {
+		return err
+	}
 	w := &wiki{r: r, lsphp: filepath.Join(dir, "lsphp"), dir: filepath.Join(r.dir, "lswiki"), conf: filepath.Join(r.dir, "lsfpm.conf"), sock: filepath.Join(r.dir, "lsapi", "wiki.sock")}
 	return w.all()
 }
