@@ -38,6 +38,7 @@ var needed = []need{
 	{"/usr/share/mediawiki/index.php", "mediawiki", "mediawiki"},
 	{"/usr/lib/php/20220829/pdo_sqlite.so", "php8.2-sqlite3", "mediawiki"},
 	{"chromium", "chromium", "dashboard"},
+	{"promtool", "prometheus", "documents"},
 	{"git", "git", "fastcgi"},
 	{"spawn-fcgi", "spawn-fcgi", "fastcgi"},
 	{"fcgiwrap", "fcgiwrap", "fastcgi"},

@@ -124,6 +124,7 @@ var sections = []section{
 	{"tls", tlsPeers, fully},
 	{"slow", slow, ""},
 	{"load", load, ""},
+	{"documents", documents, ""},
 	{"dashboard", dashboard, fully},
 	{"lsphp", lsphp, apart},
 	{"cache-tests", cacheTests, apart},

@@ -126,6 +126,7 @@ type tree struct {
 	name   string            // of the tree and of its one virtual host
 	vhost  string            // content of virtualHostConfig
 	tuning string            // content of the server's tuning
+	server string            // more of the server file
 	secure bool              // a TLS listener too, with a self-made certificate
 	h2c    bool              // HTTP/2 in clear text too
 	files  map[string]string // more files, path below the root
@@ -205,6 +206,7 @@ func (r *run) serve(t tree) (*jet, error) {
 	if t.h2c {
 		h2c = "\n  <enableh2c>1</enableh2c>"
 	}
+	h2c += t.server
 	fill := strings.NewReplacer("{{h2c}}", h2c, "{{name}}", t.name, "{{tuning}}", t.tuning, "{{http}}", j.http, "{{https}}", j.https)
 	files := map[string]string{
 		"conf/httpd_config.xml":                 fill.Replace(strings.Replace(serverFile, "{{tls}}", tls, 1)),
