@@ -204,10 +204,11 @@ func hasPrefix(name, prefix string) bool {
 
 // IsUpgrade reports whether x asks for a WebSocket in a way this wire can give
 // (R-WS-1): an HTTP/1.1 GET whose Upgrade lists websocket and whose Connection
-// lists upgrade, or what a front end has made one of: an extended CONNECT (RFC 8441). Anything else is an ordinary request whose Upgrade is ignored
-// (R-WS-8). The key and the version are the relay's to judge.
+// lists upgrade, or what a front end has made one of: an extended CONNECT (RFC 8441,
+// RFC 9220). Anything else is an ordinary request whose Upgrade is ignored (R-WS-8). The
+// key and the version are the relay's to judge.
 func IsUpgrade(x *exchange.Exchange) bool {
-	return x.Req.Method == "GET" && (x.Req.Proto == "HTTP/1.1" || x.Req.Proto == "HTTP/2.0") &&
+	return x.Req.Method == "GET" && x.Req.Proto != "HTTP/1.0" &&
 		x.Req.Fields.HasToken("Upgrade", "websocket") &&
 		x.Req.Fields.HasToken("Connection", "upgrade") && x.CanUpgrade()
 }

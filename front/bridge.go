@@ -22,8 +22,8 @@ import (
 	"httpjet/h1"
 )
 
-// bridge turns requests of net/http servers into exchanges: HTTP/2 today, and
-// net/http's own HTTP/1 as the oracle of tests. For HTTP/2 there is one bridge
+// bridge turns requests of servers of package http3 into exchanges, and those of
+// net/http's own HTTP/1 and HTTP/2, the oracles of tests. For HTTP/3 there is one bridge
 // for each connection, which joins the handlers of its streams.
 //
 // What net/http decides stays with it: framing, Date, the 100, flow control, and
@@ -61,7 +61,14 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.srv.http11.Add(1)
 	}
 	var handler exchange.Handler = site
-	err := bw.check()
+	var err error
+	if bw.isConnect3() {
+		err = bw.connect()
+	}
+	if err == nil {
+		err = bw.check()
+	}
+	admitted := false
 	if err != nil {
 		b.srv.refused.Add(1)
 	} else {
@@ -69,14 +76,19 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			err = b.srv.queue(r.Context(), place, bw.lim.connTimeout())
 			bw.x.Called = time.Now()
 		}
-		if err == nil {
-			defer b.srv.inFlight.release()
-		}
+		admitted = err == nil
 	}
 	if err != nil {
 		handler = answerWith(err)
 	}
-	err = b.srv.run(&bw.x, handler, bw)
+	if t := bw.tunnel; t != nil {
+		err = t.serve(handler)
+	} else {
+		err = b.srv.run(&bw.x, handler, bw)
+	}
+	if admitted && !bw.x.Upgraded() {
+		defer b.srv.inFlight.release()
+	}
 	bw.lastWrite()
 	b.srv.finished(site, &bw.x, err)
 	if r.ProtoMajor == 1 {
@@ -91,8 +103,8 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bridgeWire is a Wire over a ResponseWriter. It cannot upgrade, and does not
-// send files by itself. It is not pooled: a goroutine that calls StopRead too
+// bridgeWire is a Wire over a ResponseWriter. It cannot upgrade (h3Tunnel can), and does
+// not send files by itself. It is not pooled: a goroutine that calls StopRead too
 // late must not meet the request of somebody else.
 type bridgeWire struct {
 	b   *bridge
@@ -108,6 +120,8 @@ type bridgeWire struct {
 	duplex   atomic.Bool // the head is sent: the client may take its time with the rest of the body
 	readBy   time.Time
 	trailers exchange.Fields
+
+	tunnel *h3Tunnel // of an extended CONNECT over HTTP/3; else nil
 
 	started bool
 	bounded bool
@@ -126,8 +140,11 @@ func (w *bridgeWire) fill() {
 	id := newID()
 	q.ID, q.Method, q.Host, q.Length = string(id[:]), r.Method, r.Host, r.ContentLength
 	q.Proto, q.Scheme, q.TLS = r.Proto, "http", r.TLS
-	if r.ProtoMajor == 2 {
+	switch r.ProtoMajor {
+	case 2:
 		q.Proto = "HTTP/2.0"
+	case 3:
+		q.Proto = "HTTP/3.0" // else the protocol of an extended CONNECT
 	}
 	if w.b.c != nil {
 		q.TLS = w.b.c.tls // net/http believes :scheme, which is the client's word

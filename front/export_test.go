@@ -8,3 +8,15 @@ const CrowdSize = crowdSize
 
 // RefuseWatches makes the watcher take nobody, as if the kernel had no room.
 func (s *Server) RefuseWatches() { s.watch().Close() }
+
+// QueuedH2 returns how many streams of all HTTP/2 connections wait for their turn to send.
+func QueuedH2(s *Server) (n int) {
+	for _, c := range s.snapshot() {
+		if h := c.h2.Load(); h != nil {
+			h.mu.Lock()
+			n += len(h.queue)
+			h.mu.Unlock()
+		}
+	}
+	return n
+}

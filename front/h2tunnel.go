@@ -1,9 +1,6 @@
 package front
 
 import (
-	"encoding/base64"
-	"encoding/binary"
-	"math/rand/v2"
 	"time"
 
 	"httpjet/exchange"
@@ -29,14 +26,7 @@ func (s *h2stream) connect(h *h2.Head) error {
 	s.x.Rewire(s.tunnel)
 	s.declared = -1
 	s.expect = false
-	q.Method, q.Length = "GET", 0
-	q.Fields.Del("Sec-WebSocket-Key") // RFC 8441 §5: there is none
-	var key [16]byte
-	binary.LittleEndian.PutUint64(key[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(key[8:], rand.Uint64())
-	q.Fields.Add("Connection", "Upgrade")
-	q.Fields.Add("Upgrade", "websocket")
-	q.Fields.Add("Sec-WebSocket-Key", base64.StdEncoding.EncodeToString(key[:]))
+	asUpgrade(q)
 	return nil
 }
 

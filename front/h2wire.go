@@ -130,20 +130,27 @@ func (s *h2stream) await() error {
 		s.leave()
 		c.mu.Lock()
 	}
-	if len(c.out) > 0 && !c.writing {
-		c.mu.Unlock()
-		c.flush(true)
-		c.mu.Lock()
-		if len(c.queue) == 0 && s.window > 0 && c.window > 0 && len(c.out)+c.sending == 0 {
-			c.mu.Unlock()
-			return nil
-		}
-	}
 	if s.gone != nil {
 		c.mu.Unlock()
 		return s.gone
 	}
+	// It is in the queue before it writes: what is less urgent must not go on for as long
+	// as it writes for all.
 	ready := c.enqueue(s)
+	if len(c.out) > 0 && !c.writing {
+		c.mu.Unlock()
+		c.flush(true)
+		c.mu.Lock()
+		if s.queued && c.first() == s && c.window > 0 && len(c.out)+c.sending == 0 {
+			s.waits = false
+			c.mu.Unlock()
+			return nil
+		}
+		if s.gone != nil {
+			c.mu.Unlock()
+			return s.gone
+		}
+	}
 	c.wakeNext() // it may be the first, and all that it waited for may be there
 	sent := c.sent
 	c.mu.Unlock()

@@ -2,7 +2,10 @@ package front
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"syscall"
 	"time"
 
@@ -45,6 +48,20 @@ func (c *h1conn) Upgrade(r *exchange.Response) (exchange.Duplex, error) {
 		return &plainDuplex{d}, nil
 	}
 	return &d, nil
+}
+
+// asUpgrade makes the request of an extended CONNECT the GET by which HTTP/1 opens a
+// WebSocket (RFC 8441 section 5, RFC 9220): its client has sent no key, and the backend
+// wants one.
+func asUpgrade(q *exchange.Request) {
+	q.Method, q.Length = "GET", 0
+	q.Fields.Del("Sec-WebSocket-Key")
+	var key [16]byte
+	binary.LittleEndian.PutUint64(key[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(key[8:], rand.Uint64())
+	q.Fields.Add("Connection", "Upgrade")
+	q.Fields.Add("Upgrade", "websocket")
+	q.Fields.Add("Sec-WebSocket-Key", base64.StdEncoding.EncodeToString(key[:]))
 }
 
 // become keeps the tunnel that a handler has left behind, for carry. err is how the

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/net/http2"
 
 	"httpjet/exchange/exchangetest"
@@ -18,6 +20,51 @@ import (
 // G37, RFC 8441: a WebSocket over HTTP/2 is one over HTTP/1.1 for the backend, which
 // gets a handshake with a key of ours; bytes and both half-closes pass.
 func TestG37OverHTTP2(t *testing.T) {
+	chatting(t, false, func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader) {
+		tr := &http2.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		t.Cleanup(tr.CloseIdleConnections)
+		u, err := url.Parse(s.URL + "/chat?q=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, up := io.Pipe()
+		resp, err := tr.RoundTrip(&http.Request{Method: "CONNECT", URL: u, Host: "a.test", Body: body, ContentLength: -1, Header: http.Header{
+			":protocol": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Protocol": {"chat"}, "Origin": {"https://a.test"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp, up, resp.Body
+	})
+}
+
+// RFC 9220: so it is over HTTP/3.
+func TestG37OverHTTP3(t *testing.T) {
+	chatting(t, true, func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader) {
+		c, err := quic.DialAddr(t.Context(), s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.CloseWithError(0, "") })
+		str, err := new(http3.Transport).NewClientConn(c).OpenRequestStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := str.SendRequestHeader(&http.Request{Method: "CONNECT", Proto: "websocket", Host: "a.test",
+			URL: &url.URL{Scheme: "https", Host: "a.test", Path: "/chat", RawQuery: "q=1"}, Header: http.Header{
+				"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Protocol": {"chat"}, "Origin": {"https://a.test"}}}); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := str.ReadResponse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, str, str
+	})
+}
+
+// chatting relays a WebSocket that open opens by an extended CONNECT.
+func chatting(t *testing.T, overQUIC bool, open func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader)) {
 	heads, last := make(chan string, 2), make(chan string, 2)
 	h, _ := handler(tcp(t, func(p *peer) {
 		head := p.head()
@@ -33,33 +80,27 @@ func TestG37OverHTTP2(t *testing.T) {
 		io.WriteString(p, "bye")
 		p.closeWrite()
 	}))
-	s := exchangetest.Start(t, &exchangetest.Site{Handler: h}, true)
-	tr := &http2.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	defer tr.CloseIdleConnections()
-	u, err := url.Parse(s.URL + "/chat?q=1")
-	if err != nil {
-		t.Fatal(err)
+	var s *exchangetest.Server
+	via := "Via: 2.0 httpjet\r\n"
+	if overQUIC {
+		s, via = exchangetest.StartH3(t, &exchangetest.Site{Handler: h}), "Via: 3.0 httpjet\r\n"
+	} else {
+		s = exchangetest.Start(t, &exchangetest.Site{Handler: h}, true)
 	}
-	body, up := io.Pipe()
-	resp, err := tr.RoundTrip(&http.Request{Method: "CONNECT", URL: u, Host: "a.test", Body: body, ContentLength: -1, Header: http.Header{
-		":protocol": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Protocol": {"chat"}, "Origin": {"https://a.test"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp, up, down := open(s)
 	if resp.StatusCode != 200 || resp.Header.Get("Sec-Websocket-Protocol") != "chat" || resp.Header.Get("Sec-Websocket-Accept") != "" {
-		t.Errorf("%v", resp)
+		t.Fatalf("%v", resp)
 	}
 	head := <-heads
-	for _, want := range []string{"GET /chat?q=1 HTTP/1.1\r\n", "Connection: Upgrade\r\n", "Upgrade: websocket\r\n", "origin: https://a.test\r\n", "Via: 2.0 httpjet\r\n"} {
-		if !strings.Contains(head, want) {
+	for _, want := range []string{"GET /chat?q=1 HTTP/1.1\r\n", "Connection: Upgrade\r\n", "Upgrade: websocket\r\n", "origin: https://a.test\r\n", via} {
+		if !strings.Contains(strings.ToLower(head), strings.ToLower(want)) {
 			t.Errorf("%q is not in %q", want, head)
 		}
 	}
 	read := func(want string) {
 		t.Helper()
 		b := make([]byte, len(want))
-		if _, err := io.ReadFull(resp.Body, b); err != nil || string(b) != want {
+		if _, err := io.ReadFull(down, b); err != nil || string(b) != want {
 			t.Errorf("%q %v, want %q", b, err, want)
 		}
 	}
@@ -72,7 +113,7 @@ func TestG37OverHTTP2(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	read("bye")
-	if b, err := io.ReadAll(resp.Body); len(b) != 0 || err != nil {
+	if b, err := io.ReadAll(down); len(b) != 0 || err != nil {
 		t.Errorf("%q %v", b, err)
 	}
 }
