@@ -148,16 +148,18 @@ type h3Handler struct {
 func (h *h3Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.h.enter()
 	defer h.h.leave()
-	if r.ContentLength < 0 && h3Bodyless(r.Method) {
+	if r.ContentLength < 0 && !h3Uploads(r.Method) {
 		h.settle(w, r)
 	}
 	h.b.ServeHTTP(w, r)
 }
 
-// h3Bodyless reports whether requests of a method have no body as a rule.
-func h3Bodyless(method string) bool {
+// h3Uploads reports whether requests of a method have a body as a rule. What has none, or
+// all of it at once, can be looked at before it is served; a body that comes bit by bit,
+// perhaps only when the answer has begun, cannot.
+func h3Uploads(method string) bool {
 	switch method {
-	case "GET", "HEAD", "OPTIONS", "DELETE":
+	case "POST", "PUT", "PATCH", "CONNECT":
 		return true
 	}
 	return false

@@ -367,10 +367,12 @@ func (b *backends) keep(request string) {
 }
 
 // whole returns the requests so far, and forgets them.
-func (b *backends) whole() string {
+func (b *backends) whole() string { return strings.Join(b.all(), "\n") }
+
+func (b *backends) all() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := strings.Join(b.seen, "\n")
+	list := b.seen
 	b.seen = nil
-	return s
+	return list
 }
