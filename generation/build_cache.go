@@ -2,6 +2,7 @@ package generation
 
 import (
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -140,18 +141,34 @@ func (b *builder) cachePolicy(base pagecache.Policy, p *xmlconf.CachePolicy) pag
 	return base
 }
 
-// OpenStores opens the files of page caches. It is called before g is published. What
-// cannot be opened is told to log; its entries are then in memory alone.
-func (g *Generation) OpenStores(log *slog.Logger) {
+// OpenStores opens the files of page caches and returns their directories, not nil. It is called
+// before g is published. What cannot be opened is told to log; its entries are then in
+// memory alone.
+func (g *Generation) OpenStores(log *slog.Logger) (dirs []string) {
+	dirs = []string{}
 	for _, s := range g.sites {
 		if s.Dir == "" {
 			continue
 		}
-		var err error
-		if s.Disk, err = s.Cache.Disk(s.Dir); err != nil {
+		dir, err := filepath.Abs(s.Dir)
+		if err == nil {
+			s.Disk, err = s.Cache.Disk(dir)
+		}
+		if err != nil {
 			log.Error("page cache has no files; entries stay in memory alone", "vhost", s.Name, "dir", s.Dir, "err", err)
+		} else if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
 		}
 	}
+	return dirs
+}
+
+// CachedSites are the names of the virtual hosts that have a page cache.
+func (g *Generation) CachedSites() (names []string) {
+	for _, s := range g.sites {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // PageCacheOf returns the page cache of a virtual host, by its name, or else by a host

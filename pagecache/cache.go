@@ -53,6 +53,7 @@ type Cache struct {
 	closed  bool
 	busy    int              // refreshes under way
 	disks   map[string]*Disk // by directory
+	sites   map[string]bool  // that have the cache; nil: all
 	swept   time.Time        // of the goroutine that sweeps, like mark
 	mark    store.Ticket     // the point before the last sweep
 	purging sync.Mutex       // purges get their tickets in the order in which disks note them
@@ -173,6 +174,41 @@ func (c *Cache) Purge(list []Purge) {
 	}
 }
 
+// Serve says which sites have the cache from now on. What it has of another one is purged,
+// and of one that comes back: nobody has told meanwhile what was to be purged. Files of
+// other sites are not believed.
+func (c *Cache) Serve(sites []string) {
+	now := map[string]bool{}
+	for _, s := range sites {
+		now[s] = true
+	}
+	c.mu.Lock()
+	was := c.sites
+	c.sites = now
+	c.mu.Unlock()
+	if was == nil {
+		return // at the start; files are read later
+	}
+	var list []Purge
+	for s := range was {
+		if !now[s] {
+			list = append(list, Purge{Tag: siteTag(s)})
+		}
+	}
+	for s := range now {
+		if !was[s] {
+			list = append(list, Purge{Tag: siteTag(s)})
+		}
+	}
+	c.Purge(list)
+}
+
+func (c *Cache) serves(site string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sites == nil || c.sites[site]
+}
+
 func (c *Cache) allDisks() []*Disk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,6 +225,7 @@ func (c *Cache) allDisks() []*Disk {
 func (c *Cache) Sweep(ctx context.Context) {
 	disks := c.allDisks()
 	for _, d := range disks {
+		d.retake()
 		d.load(ctx, c)
 	}
 	now := c.opt.Now()

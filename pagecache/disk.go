@@ -26,15 +26,18 @@ import (
 //
 // The names of files say nothing. There is no index that could be wrong.
 type Disk struct {
-	dir   string
-	log   *slog.Logger
-	cache *Cache
-	lock  *os.File // held as long as the process lives; nil: not usable
-	off   atomic.Bool
-
+	dir     string
+	log     *slog.Logger
+	cache   *Cache
 	journal *journal
-	loaded  bool        // of the goroutine that sweeps
+	ours    atomic.Bool // the directory is this process's: entries go into files
 	failed  atomic.Bool // it was said that it cannot be written
+
+	// Of whoever opens it, then of the goroutine that sweeps.
+	lock   *os.File // held as long as the process lives; nil: another one has it
+	mark   *os.File // see besideName; nil: none is needed
+	loaded bool
+	given  bool // up: the directory cannot be had
 }
 
 // Files have names of 24 hexadecimal digits, below a directory of the first two.
@@ -43,47 +46,141 @@ const (
 	dirName  = "httpjet" // ours, below what the operator names
 	tempName = ".new-"
 
-	// distrusted says that a process has run beside the one that had the files.
-	distrusted = "purges.distrusted"
+	// besideName begins the names of marks: each says that purges were done, or are, by
+	// a process that has not noted them here. A process that lives and will note them has
+	// its mark locked.
+	besideName = "beside-"
 )
 
 // Disk returns the files of a directory, made if need be. An error says why it cannot
-// be used. Equal directories are one Disk.
+// be used. Equal directories are one Disk. If another process has it, such as the one that
+// this one succeeds, entries stay in memory until that one has ended and Sweep has noticed.
+// One goroutine calls Disk.
 func (c *Cache) Disk(dir string) (*Disk, error) {
 	dir = filepath.Join(filepath.Clean(dir), dirName)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d := c.disks[dir]; d != nil {
+	d := c.disks[dir]
+	c.mu.Unlock()
+	if d != nil {
 		return d, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	d = &Disk{dir: dir, log: c.log, cache: c, journal: &journal{path: filepath.Join(dir, "purges"), waiting: true}}
+	had, err := d.take()
+	if err == nil && !had {
+		d.mark, err = mark(dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		// What this process purges is not noted there: the next one believes no file.
-		os.WriteFile(filepath.Join(dir, distrusted), nil, 0o600)
-		return nil, errors.New("another process uses it")
+	if !had {
+		d.log.Warn("another process has the files of the page cache; entries stay in memory alone until it ends", "dir", dir)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, distrusted)); err == nil {
-		os.Remove(filepath.Join(dir, "purges"))
-		os.Remove(filepath.Join(dir, distrusted))
-	}
-	d := &Disk{dir: dir, log: c.log, cache: c, lock: lock}
-	if d.journal, err = openJournal(filepath.Join(dir, "purges")); err != nil {
-		lock.Close()
-		return nil, err
-	}
+	c.mu.Lock()
 	c.disks[dir] = d
+	c.mu.Unlock()
 	return d, nil
 }
 
+// Has reports whether Disk has returned the files of a directory.
+func (c *Cache) Has(dir string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.disks[filepath.Join(filepath.Clean(dir), dirName)] != nil
+}
+
+// take makes the directory this process's, unless another one has it.
+func (d *Disk) take() (had bool, err error) {
+	lock, err := os.OpenFile(filepath.Join(d.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = nil
+		}
+		return false, err
+	}
+	done, beside := d.marks()
+	if err := d.journal.open(beside); err != nil {
+		lock.Close()
+		return false, err
+	}
+	for _, name := range done { // what they say is in the journal
+		os.Remove(name)
+	}
+	d.lock = lock
+	d.ours.Store(true)
+	return true, nil
+}
+
+// retake is take for a Disk that has to wait.
+func (d *Disk) retake() {
+	if d.given || d.ours.Load() {
+		return
+	}
+	switch had, err := d.take(); {
+	case err != nil:
+		d.given = true
+		d.log.Error("page cache has no files; entries stay in memory alone", "dir", d.dir, "err", err)
+	case had:
+		d.log.Info("page cache has its files", "dir", d.dir)
+	}
+}
+
+// mark leaves a mark in a directory, locked until it is closed.
+func mark(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, besideName)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// marks returns the marks of which nothing more is to come, and whether there is any
+// but this process's own.
+func (d *Disk) marks() (done []string, beside bool) {
+	all, _ := filepath.Glob(filepath.Join(d.dir, besideName+"*"))
+	for _, name := range all {
+		if d.mark != nil && d.mark.Name() == name {
+			done = append(done, name)
+			continue
+		}
+		beside = true
+		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			done = append(done, name)
+		}
+		f.Close()
+	}
+	return done, beside
+}
+
+// Distrust says that purges will be done that are not noted in a directory that a process
+// before this one had for its files. Whoever has it next believes none of those that are
+// there.
+func Distrust(dir string) error {
+	f, err := os.CreateTemp(filepath.Join(filepath.Clean(dir), dirName), besideName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return f.Close()
+}
+
 // usable reports whether entries go into files. A nil Disk has none.
-func (d *Disk) usable() bool { return d != nil && !d.off.Load() }
+func (d *Disk) usable() bool { return d != nil && d.ours.Load() }
 
 func (d *Disk) path(name string) string { return filepath.Join(d.dir, name[:2], name) }
 
@@ -93,7 +190,14 @@ func (d *Disk) remove(name string) {
 	}
 }
 
-func (d *Disk) close() { d.lock.Close() }
+func (d *Disk) close() {
+	d.ours.Store(false)
+	for _, f := range []*os.File{d.lock, d.mark} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
 
 // writeFailed notes an error of a file that was being written.
 func (d *Disk) writeFailed(err error) {
@@ -274,7 +378,7 @@ func (i *info) check(f *os.File, size int64) error {
 // load reads what is in the directory, once. It is called by the goroutine that sweeps;
 // requests are served meanwhile.
 func (d *Disk) load(ctx context.Context, c *Cache) {
-	if d.loaded {
+	if d.loaded || !d.ours.Load() {
 		return
 	}
 	d.loaded = true
@@ -287,7 +391,7 @@ func (d *Disk) load(ctx context.Context, c *Cache) {
 	}
 	for _, sub := range dirs {
 		switch name := sub.Name(); {
-		case name == "lock" || strings.HasPrefix(name, "purges"):
+		case name == "lock" || strings.HasPrefix(name, "purges") || strings.HasPrefix(name, besideName):
 		case strings.HasPrefix(name, tempName) && sub.Type().IsRegular():
 			d.removeOld(filepath.Join(d.dir, name))
 		case !sub.IsDir() || !isHex(name, 2):
@@ -328,7 +432,7 @@ func isHex(name string, n int) bool {
 // read takes one file into the cache, or removes it.
 func (d *Disk) read(c *Cache, name string, now time.Time) bool {
 	t := c.store.Ticket() // before the purges are asked
-	if o, err := d.readFile(name, now); err == nil && c.adopt(o, t) {
+	if o, err := d.readFile(c, name, now); err == nil && c.adopt(o, t) {
 		return true
 	}
 	d.remove(name)
@@ -336,7 +440,7 @@ func (d *Disk) read(c *Cache, name string, now time.Time) bool {
 }
 
 // readFile reads foot and head of a file.
-func (d *Disk) readFile(name string, now time.Time) (o store.Object, err error) {
+func (d *Disk) readFile(c *Cache, name string, now time.Time) (o store.Object, err error) {
 	f, err := os.OpenFile(d.path(name), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return o, err
@@ -371,6 +475,9 @@ func (d *Disk) readFile(name string, now time.Time) (o store.Object, err error) 
 	// Times of another process are of the wall clock; those of this one are not moved by
 	// it any more. A clock that was set back makes entries of the future: dropped.
 	if o.Stored.After(now.Add(5*time.Second)) || !now.Before(o.Until) || d.journal.about(o.Tags, seq) {
+		return o, errChanged
+	}
+	if !c.serves(o.Info.(*info).site) {
 		return o, errChanged
 	}
 	o.Stored, o.Fresh, o.Until = now.Add(o.Stored.Sub(now)), now.Add(o.Fresh.Sub(now)), now.Add(o.Until.Sub(now))

@@ -335,28 +335,137 @@ func TestFilesGoWithTheirEntries(t *testing.T) {
 	}
 }
 
-// Two servers with one directory: the second one has no files.
-func TestADirectoryHasOneUser(t *testing.T) {
+// Two processes with one directory: the second one has no files as long as the first
+// lives, and takes them over then, without what it has purged meanwhile (upgrade).
+func TestTheSecondProcessTakesOver(t *testing.T) {
 	dir := t.TempDir()
-	s := onDisk(t, dir, Options{})
-	if _, err := New(Options{}).Disk(dir); err == nil {
-		t.Error("two caches have one directory")
+	now := time.Now()
+	first := onDisk(t, dir, Options{})
+	for _, target := range []string{"/kept", "/purged", "/soft"} {
+		first.ask(get{target: target, now: now}, says(200, opted, "first"))
 	}
-	if d, err := s.Cache.Disk(dir + "/."); err != nil || d != s.Disk {
+	second := onDisk(t, dir, Options{})
+	if d, err := second.Cache.Disk(dir + "/."); err != nil || d != second.Disk {
 		t.Error("the same directory is another disk")
 	}
+	second.ask(get{target: "/p", now: now}, says(200, "X-LiteSpeed-Purge: /purged, /soft~s, /late", ""))
+	first.ask(get{target: "/late", now: now}, says(200, opted, "first")) // begun before or behind that purge: nobody knows
+	second.ask(get{target: "/own", now: now}, says(200, opted, "second"))
+	second.Cache.Sweep(t.Context())
+	if second.Disk.usable() {
+		t.Error("two processes have one directory")
+	}
+	if got := second.ask(get{target: "/own", now: now}, says(200, opted, "again")); got.body != "second" {
+		t.Errorf("in memory: %+v", got)
+	}
+	first.Cache.Close()
+	second.Cache.Sweep(t.Context())
+	if !second.Disk.usable() {
+		t.Fatal("the directory is not taken over")
+	}
+	second.ask(get{target: "/filed", now: now}, says(200, opted, "second"))
+	for restart := range 2 {
+		for target, want := range map[string]string{"/kept": "first", "/purged": "none", "/soft": "none", "/late": "none", "/filed": "second"} {
+			if got := second.ask(get{target: target, now: now}, says(404, "", "none")); got.body != want {
+				t.Errorf("start %d: %s is %q, want %q", restart, target, got.body, want)
+			}
+		}
+		second.Cache.Close()
+		second = onDisk(t, dir, Options{})
+	}
+	second.Cache.Close()
+}
+
+// Nothing is believed from before a process that has purged and could not note it.
+func TestPurgesThatAreNotNoted(t *testing.T) {
+	for name, gap := range map[string]func(t *testing.T, dir string, first *Site){
+		"of a second process that ended first": func(t *testing.T, dir string, first *Site) {
+			second := onDisk(t, dir, Options{})
+			second.ask(get{target: "/p", now: time.Now()}, says(200, "X-LiteSpeed-Purge: *", ""))
+			second.Cache.Close()
+			first.Cache.Close()
+		},
+		"of a second process that lives": func(t *testing.T, dir string, first *Site) {
+			second, third := onDisk(t, dir, Options{}), onDisk(t, dir, Options{})
+			third.ask(get{target: "/p", now: time.Now()}, says(200, "X-LiteSpeed-Purge: *", ""))
+			first.Cache.Close()
+			second.Cache.Sweep(t.Context())
+			second.Cache.Close()
+			t.Cleanup(third.Cache.Close)
+		},
+		"more than are remembered": func(t *testing.T, dir string, first *Site) {
+			second := onDisk(t, dir, Options{})
+			second.Cache.Purge([]Purge{{Tag: siteTag("v")}})
+			for i := range maxPurges + 10 {
+				second.Cache.Purge([]Purge{{Tag: fmt.Sprint("other", i)}})
+			}
+			first.Cache.Close()
+			second.Cache.Sweep(t.Context())
+			second.Cache.Close()
+		},
+		"of one that did not use it": func(t *testing.T, dir string, first *Site) {
+			first.Cache.Close()
+			if err := Distrust(dir); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			now := time.Now()
+			s := onDisk(t, dir, Options{})
+			s.ask(get{target: "/", now: now}, says(200, opted, "old"))
+			gap(t, dir, s)
+			for _, want := range []string{"new", "new"} {
+				s = onDisk(t, dir, Options{})
+				if got := s.ask(get{target: "/", now: now}, says(200, opted, "new")); got.body != want {
+					t.Errorf("%+v", got)
+				}
+				s.Cache.Close()
+			}
+		})
+	}
+	if err := Distrust(t.TempDir()); err != nil {
+		t.Errorf("where no files are: %v", err)
+	}
+}
+
+// A site without the cache for a while, over a restart or a reload, has purged what nobody
+// has noted.
+func TestASiteThatComesBack(t *testing.T) {
+	dir := t.TempDir()
 	now := time.Now()
-	s.ask(get{target: "/", now: now}, says(200, opted, "old"))
-	s.Cache.Close()
-	s = onDisk(t, dir, Options{}) // what the second one has purged is not known
-	if got := s.ask(get{target: "/", now: now}, says(200, opted, "new")); got.body != "new" {
-		t.Errorf("%+v", got)
+	start := func(sites ...string) *Site {
+		s := newSite(Options{})
+		d, err := s.Cache.Disk(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Cache.Serve(sites)
+		s.Disk = d
+		d.load(t.Context(), s.Cache)
+		return s
 	}
-	s.Cache.Close()
-	s = onDisk(t, dir, Options{})
-	if got := s.ask(get{target: "/", now: now}, says(200, opted, "newer")); got.body != "new" {
-		t.Errorf("%+v", got)
+	expect := func(s *Site, body, want string) {
+		t.Helper()
+		if got := s.ask(get{target: "/", now: now}, says(200, opted, body)); got.body != want {
+			t.Errorf("%q, want %q", got.body, want)
+		}
 	}
+	s := start("v", "w")
+	expect(s, "1", "1")
+	s.Cache.Serve([]string{"w", "v"})
+	expect(s, "2", "1")
+	s.Cache.Serve([]string{"w"}) // two reloads
+	s.Cache.Serve([]string{"v"})
+	expect(s, "3", "3")
+	s.Cache.Close()
+	s = start("v")
+	expect(s, "4", "3")
+	s.Cache.Close()
+	start("w").Cache.Close()
+	s = start("v", "w")
+	expect(s, "5", "5")
 	s.Cache.Close()
 }
 

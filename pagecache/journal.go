@@ -21,12 +21,18 @@ import (
 //
 // A journal that is not there or cannot be read has forgotten what was purged: then
 // nothing that older processes have stored is believed.
+//
+// As long as another process has the directory, purges wait in memory; open writes them
+// behind those of that process.
 type journal struct {
 	path   string
-	opened time.Time
-	epoch  uint64 // number of this process
+	opened time.Time // set by open, like epoch
+	epoch  uint64    // number of this process
 
-	mu     sync.Mutex  // of what follows
+	mu      sync.Mutex // of what follows
+	waiting bool       // for open: numbers of lines are without epoch
+	over    bool       // more purges wait than are remembered: everything from before is purged
+
 	lines  []purgeLine // that hold
 	before uint64      // everything stored before that is purged
 	lost   bool        // all that is of another epoch is purged
@@ -50,22 +56,33 @@ const (
 	journalHead = "httpjet purges 1\n"
 )
 
-// openJournal reads the journal at path and begins an epoch.
-func openJournal(path string) (*journal, error) {
-	j := &journal{path: path, opened: time.Now()}
-	text, err := readBounded(path, maxJournal)
+// open reads the journal and begins an epoch. What has waited is noted. With beside,
+// nothing from before is believed.
+func (j *journal) open(beside bool) error {
+	j.writer.Lock() // purges that come now are written behind it
+	defer j.writer.Unlock()
+	var old journal
+	text, err := readBounded(j.path, maxJournal)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errChanged) {
-		return nil, err
+		return err
 	}
-	if err != nil || !j.parse(text) {
-		j.lines, j.before, j.lost = nil, 0, true
-		j.epoch = uint64(rand.Uint32N(1 << 31)) // of no other journal, so that nothing older is taken for its own
+	if err != nil || !old.parse(text) {
+		// An epoch of no other journal, so that nothing older is taken for its own.
+		old = journal{lost: true, epoch: uint64(rand.Uint32N(1 << 31))}
 	}
-	j.epoch++
-	if err := j.rewrite(); err != nil {
-		return nil, err
+	j.mu.Lock()
+	j.opened, j.epoch = time.Now(), old.epoch+1
+	j.before, j.lost = old.before, old.lost || beside
+	if j.over {
+		j.before = j.sequence(0)
 	}
-	return j, nil
+	for i := range j.lines {
+		j.lines[i].seq = j.sequence(j.lines[i].seq)
+	}
+	j.lines = append(old.lines, j.lines...)
+	j.waiting = false
+	j.mu.Unlock()
+	return j.rewriteFile()
 }
 
 func readBounded(path string, most int64) ([]byte, error) {
@@ -134,6 +151,11 @@ func (l *purgeLine) append(b []byte) []byte {
 func (j *journal) rewrite() error {
 	j.writer.Lock()
 	defer j.writer.Unlock()
+	return j.rewriteFile()
+}
+
+// rewriteFile is rewrite for whoever is the writer.
+func (j *journal) rewriteFile() error {
 	j.mu.Lock()
 	b := []byte(journalHead)
 	b = append(strconv.AppendUint(append(b, "epoch "...), j.epoch, 10), '\n')
@@ -166,7 +188,13 @@ func (j *journal) note(list []Purge, n store.Ticket) (text []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i, p := range list {
-		l := purgeLine{j.sequence(uint64(n) + uint64(i)), p.Prefix, p.Soft, p.Tag}
+		seq := uint64(n) + uint64(i)
+		if !j.waiting {
+			seq = j.sequence(seq)
+		} else if len(j.lines) > maxPurges {
+			j.over, j.lines = true, nil
+		}
+		l := purgeLine{seq, p.Prefix, p.Soft, p.Tag}
 		j.lines = append(j.lines, l)
 		text = l.append(text)
 	}
@@ -178,6 +206,10 @@ func (j *journal) note(list []Purge, n store.Ticket) (text []byte) {
 // believes no entry.
 func (j *journal) write(text []byte) error {
 	j.mu.Lock()
+	if j.waiting { // open writes them
+		j.mu.Unlock()
+		return nil
+	}
 	broken, many := j.broken, len(j.lines) > maxPurges
 	if many { // the older half counts for everything
 		half := len(j.lines) / 2
@@ -246,6 +278,10 @@ func (j *journal) allRead() {
 // forget drops purges up to a ticket: none of their entries has a file any more.
 func (j *journal) forget(t store.Ticket) {
 	j.mu.Lock()
+	if j.waiting {
+		j.mu.Unlock()
+		return
+	}
 	last := j.sequence(uint64(t))
 	kept := make([]purgeLine, 0, len(j.lines))
 	for _, l := range j.lines {

@@ -3,11 +3,16 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"httpjet/control"
+	"httpjet/generation"
 	"httpjet/metrics"
 	"httpjet/pagecache"
 	"httpjet/status"
@@ -31,6 +36,78 @@ type PagesAnswer struct {
 	Last    *pagecache.Reason  `json:"last,omitempty"`  // why: of the last answer that was not stored
 	Cached  bool               `json:"cached"`          // why: the virtual host has a page cache
 	VHost   string             `json:"vhost,omitempty"` // why, purge
+}
+
+// pageStores is the file below the server root that names the directories in which page
+// caches keep files, a line each. It is how a process knows of those that only its
+// predecessors had: what is purged now is not noted there.
+const pageStores = "run/page-caches"
+
+// openPages opens the files of the page caches of g, which is published next.
+func (s *Server) openPages(g *generation.Generation) {
+	stores := g.OpenStores(s.log)
+	if c := s.kept.Pages; c != nil {
+		c.Serve(g.CachedSites())
+		s.pages.Store(c)
+		for _, dir := range s.stores { // of a configuration before: purges are noted there as long as this process lives
+			if c.Has(dir) && !slices.Contains(stores, dir) {
+				stores = append(stores, dir)
+			}
+		}
+	}
+	noted := s.stores
+	if noted == nil { // at the start
+		noted = s.readStores()
+		for _, dir := range noted {
+			if !slices.Contains(stores, dir) && !s.distrust(dir) {
+				stores = append(stores, dir) // for the next start
+			}
+		}
+	}
+	slices.Sort(stores)
+	if s.stores = stores; slices.Equal(stores, noted) {
+		return
+	}
+	if err := s.noteStores(); err != nil {
+		s.log.Error("where page caches are cannot be noted: their files are of this process alone", "err", err)
+		for _, dir := range stores {
+			s.distrust(dir)
+		}
+	}
+}
+
+func (s *Server) distrust(dir string) bool {
+	err := pagecache.Distrust(dir)
+	if err != nil {
+		s.log.Error("files of a page cache cannot be given up: remove them", "dir", dir, "err", err)
+	}
+	return err == nil
+}
+
+func (s *Server) readStores() (dirs []string) {
+	text, err := os.ReadFile(filepath.Join(s.opt.Root, pageStores))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Error("it is not known where page caches were", "err", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		dirs = append(dirs, strings.TrimSuffix(line, "\n"))
+	}
+	return dirs
+}
+
+func (s *Server) noteStores() error {
+	path := filepath.Join(s.opt.Root, pageStores)
+	if len(s.stores) == 0 {
+		return os.Remove(path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	temp := path + ".new"
+	if err := os.WriteFile(temp, []byte(strings.Join(s.stores, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
 }
 
 var errNoPages = errors.New("no virtual host of this server has a page cache")

@@ -107,7 +107,8 @@ type Server struct {
 	stopped chan struct{} // closed when no more orders are taken
 	history []past        // configurations that served before, the last one last; owned by the goroutine of Run
 
-	pages atomic.Pointer[pagecache.Cache] // nil: there was none yet
+	pages  atomic.Pointer[pagecache.Cache] // nil: there was none yet
+	stores []string                        // directories with files of page caches, see pageStores; nil: at the start; owned by the goroutine of Run
 
 	watcher    *watch.Watcher // nil: files are not watched
 	current    atomic.Pointer[site]
@@ -378,8 +379,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	s.front.SetLimits(&next.limits)
 	s.kept.Dialer.Resolver.Configure(g.Names)
 	g.KeepTunnels()
-	g.OpenStores(s.log)
-	s.pages.Store(s.kept.Pages)
+	s.openPages(g)
 	old := s.current.Swap(next)
 	if old != nil {
 		old.StopProbes()
