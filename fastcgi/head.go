@@ -17,8 +17,11 @@ const smallHead = 2 << 10
 
 // readHead reads from r into buf, up to the empty line. rest is what was read
 // behind it. Memory grows with what arrives, to maxHead at most. What is malformed
-// is refused as soon as it is seen: the rest may never come.
+// is refused as soon as it is seen: the rest may never come. Each line is parsed once,
+// in however many reads the head comes.
 func readHead(r io.Reader, buf []byte, h *gateway.Head) (rest []byte, err error) {
+	h.Reset()
+	parsed := 0 // of buf: whole lines that h has
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
@@ -28,12 +31,22 @@ func readHead(r io.Reader, buf []byte, h *gateway.Head) (rest []byte, err error)
 		buf = buf[:len(buf)+n]
 		if i := bytes.Index(buf[from:], []byte("\r\n\r\n")); i >= 0 {
 			end := from + i
-			return buf[end+4:], parseHead(h, string(buf[:end+2]))
+			if err := parseLines(h, string(buf[parsed:max(parsed, end+2)])); err != nil {
+				return nil, err
+			}
+			h.Finish()
+			return buf[end+4:], nil
 		}
 		if len(buf) >= maxHead {
 			return nil, fmt.Errorf("head over %d bytes", maxHead)
 		}
-		if err := checkBegun(buf, len(buf)-n); err != nil {
+		if i := bytes.LastIndex(buf[parsed:], []byte("\r\n")); i >= 0 {
+			if err := parseLines(h, string(buf[parsed:parsed+i+2])); err != nil {
+				return nil, err
+			}
+			parsed += i + 2
+		}
+		if err := checkBegun(buf[parsed:]); err != nil {
 			return nil, err
 		}
 		if err == io.EOF {
@@ -45,19 +58,9 @@ func readHead(r io.Reader, buf []byte, h *gateway.Head) (rest []byte, err error)
 	}
 }
 
-// checkBegun parses what there is of a head, of which the bytes from on are new.
-func checkBegun(head []byte, from int) error {
-	whole := 0
-	if i := bytes.LastIndex(head, []byte("\r\n")); i >= 0 {
-		whole = i + 2
-	}
-	if whole > from {
-		var h gateway.Head
-		if err := parseHead(&h, string(head[:whole])); err != nil {
-			return err
-		}
-	}
-	name, value, ended := bytes.Cut(bytes.TrimSuffix(head[whole:], []byte("\r")), []byte(":"))
+// checkBegun checks what there is of a line.
+func checkBegun(line []byte) error {
+	name, value, ended := bytes.Cut(bytes.TrimSuffix(line, []byte("\r")), []byte(":"))
 	if ended || len(name) > 0 {
 		_, _, err := gateway.ParseLine(string(name) + ":" + string(value))
 		return err
@@ -65,15 +68,14 @@ func checkBegun(head []byte, from int) error {
 	return nil
 }
 
-// parseHead parses a head: lines that each end in CRLF, without the empty one.
-func parseHead(h *gateway.Head, head string) error {
-	h.Reset()
-	for head != "" {
-		line, rest, ok := strings.Cut(head, "\r\n")
+// parseLines adds lines of a head, which each end in CRLF, to h.
+func parseLines(h *gateway.Head, lines string) error {
+	for lines != "" {
+		line, rest, ok := strings.Cut(lines, "\r\n")
 		if !ok {
 			return fmt.Errorf("head line without CRLF")
 		}
-		head = rest
+		lines = rest
 		name, value, err := gateway.ParseLine(line)
 		if err != nil {
 			return err
@@ -82,6 +84,5 @@ func parseHead(h *gateway.Head, head string) error {
 			return err
 		}
 	}
-	h.Finish()
 	return nil
 }

@@ -111,3 +111,11 @@ func FuzzCGIHead(f *testing.F) {
 		}
 	})
 }
+
+// parseHead parses a head without its empty line.
+func parseHead(h *gateway.Head, head string) error {
+	h.Reset()
+	err := parseLines(h, head)
+	h.Finish()
+	return err
+}
