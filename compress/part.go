@@ -14,7 +14,9 @@ const (
 	passing state = iota // as they are
 	waiting              // the head is held until it is known which of the others
 	encoding
-	copied // in their place a coded copy goes out
+	copied   // in the place of a file a coded copy goes out
+	making   // they are coded whole before they go out, and kept
+	replaced // they are dropped: what a cache has kept goes out
 )
 
 // part is a Filter's share in one exchange, and the sink of its body. It belongs to
@@ -26,8 +28,9 @@ type part struct {
 
 	state  state
 	wish   wish
-	coder  *coder // while encoding
-	copy   []byte // when copied
+	coder  *coder // while encoding or making
+	copy   []byte // when copied or replaced
+	copier copier // while a copy is made for a cache
 	next   exchange.Sink
 	dirty  bool // bytes were coded since the last flush
 	held   int  // bytes of first
@@ -48,6 +51,7 @@ func (p *part) ForErrors() {}
 
 // Release gives back what p holds, and p itself.
 func (p *part) Release() {
+	p.copier.end(nil, exchange.CopyNone) // if it has not ended well
 	if p.coder != nil {
 		p.f.o.Encoders.giveBack(p.coder)
 	}
@@ -58,7 +62,8 @@ func (p *part) Release() {
 // Head decides about the coding of an answer and says so in its head. Of a body whose
 // length nobody knows it waits for the first bytes: few of them go out as they are.
 func (p *part) Head(x *exchange.Exchange) bool {
-	w := p.f.wish(x)
+	w, kept := p.f.wish(x), x.Kept
+	x.Kept = nil
 	if w.varies {
 		Vary(&x.Resp.Fields)
 	}
@@ -76,6 +81,8 @@ func (p *part) Head(x *exchange.Exchange) bool {
 	case x.Req.Method == "HEAD": // as the answer to a GET
 		Mark(x, w.choice)
 		return false
+	case kept != nil && !x.Failed:
+		return p.takeKept(kept)
 	case x.Resp.Length < 0 && !w.events:
 		p.state = waiting
 		x.HoldHead()
@@ -111,7 +118,17 @@ func (p *part) begin() bool {
 // behind is where the coder of a part writes to.
 type behind part
 
-func (b *behind) Write(p []byte) (int, error) { return b.next.Write(p) }
+func (b *behind) Write(q []byte) (int, error) {
+	if b.copier.gather(q) && b.state == making {
+		return len(q), nil
+	}
+	if b.state == making {
+		if err := (*part)(b).goOn(); err != nil {
+			return 0, err
+		}
+	}
+	return b.next.Write(q)
+}
 
 // Wrap is that of exchange.Filter.
 func (p *part) Wrap(next exchange.Sink) exchange.Sink {
@@ -131,19 +148,30 @@ func (p *part) Write(b []byte) (int, error) {
 			return 0, err
 		}
 		return p.Write(b)
-	case encoding:
-		if p.left >= 0 {
-			if int64(len(b)) > p.left {
-				return 0, errLong
-			}
-			p.left -= int64(len(b))
-		}
-		p.dirty = p.dirty || len(b) > 0
-		return p.coder.Write(b)
+	case encoding, making:
+		return p.encode(b)
 	case copied:
 		return p.writeCopy(b)
+	case replaced:
+		return len(b), p.sendKept()
 	}
 	return p.next.Write(b)
+}
+
+// encode codes b.
+func (p *part) encode(b []byte) (int, error) {
+	if p.left >= 0 {
+		if int64(len(b)) > p.left {
+			return 0, errLong
+		}
+		p.left -= int64(len(b))
+	}
+	p.dirty = p.dirty || len(b) > 0
+	n, err := p.coder.Write(b)
+	if err == nil && p.state == making {
+		err = p.made()
+	}
+	return n, err
 }
 
 // decide ends the wait: the body is coded, if there is memory for it.
@@ -170,7 +198,14 @@ func (p *part) Flush() error {
 			return err
 		}
 	}
-	if p.state == encoding && p.dirty {
+	switch {
+	case p.state == making:
+		return nil // all of it is at hand
+	case p.state == replaced:
+		if err := p.sendKept(); err != nil {
+			return err
+		}
+	case p.state == encoding && p.dirty:
 		if err := p.coder.Flush(); err != nil {
 			return err
 		}
@@ -184,11 +219,21 @@ func (p *part) Close() error {
 	switch p.state {
 	case waiting:
 		return p.closeSmall()
+	case making: // it ends with its last byte
+		if err := p.goOn(); err != nil {
+			return err
+		}
+		return errShort
 	case encoding:
 		if p.left > 0 {
 			return errShort // without the end of the coded body, so that nobody takes it for whole
 		}
 		if err := p.coder.Close(); err != nil {
+			return err
+		}
+		p.copier.keep()
+	case replaced:
+		if err := p.sendKept(); err != nil {
 			return err
 		}
 	case copied:

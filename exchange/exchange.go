@@ -402,6 +402,12 @@ type Exchange struct {
 	// none is to be limited or counted.
 	Background bool
 
+	// Kept is set right before Start by a cache that is about to send a whole body. Who
+	// sends a copy of it in a coding sets Copied: the cache may leave the body out then,
+	// and what it writes is dropped.
+	Kept   Kept
+	Copied bool
+
 	// ClientText of the last exchange on the connection, and for which address.
 	clientText string
 	textOf     netip.Addr
@@ -434,6 +440,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.PHP, x.Admitted = x.Env[:0], nil, nil
 	x.AltSvc = ""
+	x.Kept, x.Copied = nil, false
 	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered, x.Background = false, false, false, false, false, false
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
 	x.wire, x.filters, x.sink, x.end = w, x.filters[:0], nil, wireSink{x}

@@ -164,6 +164,7 @@ func (x *Exchange) Page(e *Error, h Handler) error {
 // clear drops what a failed handler was about to say; the fields of e stay.
 func (x *Exchange) clear(e *Error) {
 	x.Failed, x.Steered = true, false
+	x.Kept, x.Copied = nil, false
 	x.filters = slices.DeleteFunc(x.filters, func(f Filter) bool {
 		_, stays := f.(ErrorFilter)
 		if r, ok := f.(Releaser); ok && !stays {

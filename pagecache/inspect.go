@@ -23,7 +23,8 @@ type Listed struct {
 	Age     int64    `json:"age_s"`
 	Fresh   int64    `json:"fresh_s"` // for so long from now on; negative: it was
 	Tags    []string `json:"tags,omitempty"`
-	File    bool     `json:"file"` // it survives a restart
+	File    bool     `json:"file"`              // it survives a restart
+	Codings []string `json:"codings,omitempty"` // in which its body is in memory too
 }
 
 // List returns the entries of a virtual host, "" for all, whose path begins so, the
@@ -53,7 +54,7 @@ func pathOf(target string) string {
 
 func (i *info) listed(e *store.Entry, now time.Time) Listed {
 	l := Listed{VHost: i.site, URL: i.scheme + "://" + i.host + i.target, Private: i.owner != "", Status: e.Status, Bytes: max(e.Body.Len(), i.length),
-		State: "fresh", Age: int64(now.Sub(e.Stored) / time.Second), Fresh: int64(e.Fresh.Sub(now) / time.Second), File: i.disk != nil}
+		State: "fresh", Age: int64(now.Sub(e.Stored) / time.Second), Fresh: int64(e.Fresh.Sub(now) / time.Second), File: i.disk != nil, Codings: e.Codings()}
 	switch {
 	case e.State() == store.Stale:
 		l.State = "purged"

@@ -407,8 +407,14 @@ func (r *Run) answer(e *store.Entry, file *opened) error {
 		}
 	}
 	x.Resp.Length = part.Len
-	if err := x.Start(status); err != nil {
+	if part.Len == size {
+		x.Kept = e
+	}
+	switch err := x.Start(status); {
+	case err != nil:
 		return err
+	case x.Copied: // in the place of the body
+		return nil
 	}
 	if file != nil {
 		return x.SendFile(file.File, part.Off, part.Len)

@@ -34,7 +34,7 @@ func (h *Handler) answer(x *exchange.Exchange, l *look, e *store.Entry, o answer
 	if err := x.Start(x.Resp.Status); err != nil {
 		return err
 	}
-	if x.Req.Method == "HEAD" || part.Len == 0 {
+	if x.Req.Method == "HEAD" || part.Len == 0 || x.Copied {
 		return nil
 	}
 	return e.Body.WriteRange(bodyWriter{x}, part.Off, part.Len)
@@ -81,6 +81,9 @@ func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part
 	r.Status, r.Dated, r.Unproven = status, true, false
 	if r.Length = part.Len; status == 304 || status == 204 {
 		r.Length = -1
+	}
+	if part.Len == e.Body.Len() {
+		x.Kept = e
 	}
 	sayAge(r, k, o)
 	return part

@@ -37,22 +37,22 @@ type Object struct {
 type Entry struct {
 	// What every look-up reads stands together, so that it is one line of the CPU's cache:
 	// among many entries it is memory that a look-up waits for.
-	list    []*Entry       // of the latest variant of a key: all of them. Guarded by the lock of the shard
-	alone   [1]*Entry      // memory of the list of one that is alone
-	checked atomic.Uint64  // what State found: the number of changes of that time, twice shifted, and the State
-	changes *atomic.Uint64 // of the store
-	used    atomic.Bool    // since the hand of the shard came by
-	ring    uint8          // of the shard, like gone, prev and next, guarded by its lock
+	list    []*Entry      // of the latest variant of a key: all of them. Guarded by the lock of the shard
+	alone   [1]*Entry     // memory of the list of one that is alone
+	checked atomic.Uint64 // what State found: the number of changes of that time, twice shifted, and the State
+	store   *Store
+	used    atomic.Bool // since the hand of the shard came by
+	ring    uint8       // of the shard, like gone, prev and next, guarded by its lock
 	gone    bool
 
 	Object
-	Memo exchange.Memo // what was worked out of it, such as its body in a coding
 
 	born       uint64 // ticket of its making: purges with a greater number are about it
-	size       int64  // memory, bytes
+	size       int64  // memory, bytes; guarded by the shard
 	tags       []*tag
 	hash       uint64 // of Key
 	prev, next *Entry
+	copies     atomic.Pointer[copies] // of the body; nil: nobody has asked for one
 }
 
 // State is what purges have made of an entry.
@@ -67,7 +67,7 @@ const (
 // State tells if e was purged. It takes no lock, and reads the numbers of e's tags only
 // if that of any tag was changed since it was here last.
 func (e *Entry) State() State {
-	n := e.changes.Load() // first: a change behind it is counted behind it
+	n := e.store.tags.changes.Load() // first: a change behind it is counted behind it
 	if was := e.checked.Load(); was>>stateBits == n {
 		return State(was & (1<<stateBits - 1))
 	}

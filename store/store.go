@@ -45,6 +45,7 @@ type Store struct {
 	ticket atomic.Uint64 // number of the last purge
 	bits   uint64        // of hashes that count: all, but in tests of keys with the same hash
 	hand   atomic.Uint32 // shard that the next victim comes from
+	making atomic.Int32  // copies that are being made
 
 	bytes, disk, entries atomic.Int64
 	loadable             atomic.Int64 // entries in rings of that name
@@ -200,8 +201,8 @@ func (e *Entry) Ticket() Ticket { return Ticket(e.born) }
 // fit.
 func (s *Store) Put(o Object, t Ticket) *Entry { return s.put(nil, o, t) }
 
-// Replace puts o in the place of e: the same response with another head, life or body.
-// It returns nil, and changes nothing, if e is not in the store any more or a purge that
+// Replace puts o in the place of e: the same response with another head or life, or with
+// its body in another place. It returns nil, and changes nothing, if e is not in the store any more or a purge that
 // came behind t is about o. Key and Variant of o are those of e. Leave is not told; what
 // o and e have outside of memory is one thing.
 func (s *Store) Replace(e *Entry, o Object, t Ticket) *Entry {
@@ -221,7 +222,7 @@ func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
 		s.tags.release(o.Tags, e.tags)
 		return nil
 	}
-	left, ok := s.insert(e, old)
+	left, ok := s.insert(e, old, true)
 	if !ok {
 		s.tags.release(o.Tags, e.tags)
 		return nil
@@ -234,12 +235,12 @@ func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
 }
 
 func (s *Store) entry(o Object, born uint64) *Entry {
-	return &Entry{Object: o, size: sizeOf(&o), born: born, hash: maphash.String(s.seed, o.Key) & s.bits, changes: &s.tags.changes}
+	return &Entry{Object: o, store: s, size: sizeOf(&o), born: born, hash: maphash.String(s.seed, o.Key) & s.bits}
 }
 
-// insert puts e into its shard, in the place of old if that is not nil. It returns who
-// had to go, and false if old was not there.
-func (s *Store) insert(e, old *Entry) (left []*Entry, ok bool) {
+// insert puts e into its shard, in the place of old if that is not nil, with the copies of
+// its body if they stay. It returns who had to go, and false if old was not there.
+func (s *Store) insert(e, old *Entry, stay bool) (left []*Entry, ok bool) {
 	sh := s.shardOf(e.hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -271,21 +272,32 @@ func (s *Store) insert(e, old *Entry) (left []*Entry, ok bool) {
 		s.unlink(sh, v)
 	}
 	sh.set(e.hash, e.Key, list)
-	if e.Disk > 0 && e.Body.n > 0 {
-		e.ring = loadable
-		s.loadable.Add(1)
+	spare := e.Body.n
+	if old != nil && stay {
+		spare += e.inherit(old)
 	}
-	root := &sh.rings[e.ring].root
-	e.prev, e.next = root, root.next
-	e.prev.next, e.next.prev = e, e
+	if e.Disk > 0 && spare > 0 {
+		e.ring = loadable
+	}
+	s.link(sh, e)
 	s.bytes.Add(e.size)
 	s.disk.Add(e.Disk)
 	s.entries.Add(1)
 	return left, true
 }
 
-// unlink takes e off the ring and the counts, not off the keys. The lock is held.
-func (s *Store) unlink(sh *shard, e *Entry) {
+// link puts e into its ring, as the latest. The lock is held.
+func (s *Store) link(sh *shard, e *Entry) {
+	if e.ring == loadable {
+		s.loadable.Add(1)
+	}
+	root := &sh.rings[e.ring].root
+	e.prev, e.next = root, root.next
+	e.prev.next, e.next.prev = e, e
+}
+
+// takeOff takes e off its ring. The lock is held.
+func (s *Store) takeOff(sh *shard, e *Entry) {
 	r := &sh.rings[e.ring]
 	if r.hand == e {
 		r.hand = e.prev
@@ -299,7 +311,13 @@ func (s *Store) unlink(sh *shard, e *Entry) {
 		s.loadable.Add(-1)
 	}
 	e.prev.next, e.next.prev = e.next, e.prev
-	e.prev, e.next, e.list, e.gone = nil, nil, nil, true
+	e.prev, e.next = nil, nil
+}
+
+// unlink takes e off the ring and the counts, not off the keys. The lock is held.
+func (s *Store) unlink(sh *shard, e *Entry) {
+	s.takeOff(sh, e)
+	e.list, e.gone = nil, true
 	s.bytes.Add(-e.size)
 	s.disk.Add(-e.Disk)
 	s.entries.Add(-1)
@@ -363,18 +381,6 @@ func (s *Store) Delete(key string) int {
 	return len(list)
 }
 
-// Grow counts n more bytes of memory for what Memo of e holds.
-func (s *Store) Grow(e *Entry, n int64) {
-	sh := s.shardOf(e.hash)
-	sh.mu.Lock()
-	if !e.gone {
-		e.size += n
-		s.bytes.Add(n)
-	}
-	sh.mu.Unlock()
-	s.evict(e)
-}
-
 // evict makes room until the bounds hold. keep stays.
 func (s *Store) evict(keep *Entry) {
 	for {
@@ -414,8 +420,8 @@ func (s *Store) evictOne(keep *Entry, which int) bool {
 	return false
 }
 
-// demoteOne takes the body of one entry that has it elsewhere too, and reports whether
-// there was one.
+// demoteOne takes the body, and its copies, of one entry that has it elsewhere too, and
+// reports whether there was one.
 func (s *Store) demoteOne(keep *Entry) bool {
 	for range s.shards {
 		sh := &s.shards[s.hand.Add(1)%uint32(len(s.shards))]
@@ -436,7 +442,7 @@ func (s *Store) demoteOne(keep *Entry) bool {
 func (s *Store) demote(e *Entry, o Object) {
 	d := s.entry(o, e.born)
 	d.tags = s.tags.acquire(o.Tags)
-	left, ok := s.insert(d, e)
+	left, ok := s.insert(d, e, false)
 	if !ok {
 		s.tags.release(o.Tags, d.tags)
 		return

@@ -384,7 +384,7 @@ func TestStoreUnderFire(t *testing.T) {
 				case 5, 6:
 					for _, e := range s.Find([]byte(key)) {
 						s.Use(e)
-						s.Grow(e, 10)
+						grow(s, e)
 						s.Replace(e, e.Object, e.Ticket())
 					}
 				default:

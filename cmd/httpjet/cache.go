@@ -130,6 +130,9 @@ func writeEntries(w io.Writer, list []pagecache.Listed) {
 		if e.Private {
 			kind = "private"
 		}
+		for _, c := range e.Codings {
+			kind += ", " + c
+		}
 		if e.File {
 			kind += ", file"
 		}
