@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test clean
+.PHONY: all build vet test check demo fuzz bench soak interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test clean
 
 all: build vet test
 
@@ -38,6 +38,9 @@ fuzz: ## every fuzz target in turn, T=30s each
 
 bench: build ## against nginx, HAProxy and Caddy in one run; BENCH=proxy runs one
 	$(GO) run ./bench $(BENCH)
+
+soak: build ## mixed traffic over reloads, upgrades and deaths of upstreams, every answer known; T=30s or longer
+	$(GO) run ./soak --bin=bin/httpjet $(T)
 
 interop: build ## against real programs; installs them, a missing one fails
 	$(GO) run ./interop full

@@ -31,11 +31,11 @@ var levels = []string{
 	/* 9          */ "server",
 	/* 10         */ "demo",
 	/* 11         */ "cmd/httpjet",
-	/* tests and tools */ "exchange/exchangetest lsapi/lsapitest casefile interop bench demo/mock",
+	/* tests and tools */ "exchange/exchangetest lsapi/lsapitest casefile interop bench soak demo/mock",
 }
 
 // census names every function that a goroutine may run. Test files and the
-// harnesses under interop and bench are not counted.
+// harnesses under interop, bench and soak are not counted.
 var census = []string{
 	"accesslog.flush",
 	"acme.run", // and those of certmagic, which end with its cache and a few seconds after its locks
@@ -51,7 +51,7 @@ var census = []string{
 	"generation.rehearsePeer", "probes.run", "probes.probe",
 	"front.accept", "front.serveConn", "front.readH2", "front.writeH2", "front.watchSockets", "front.giveBack",
 	"front.acceptQUIC", "front.serveH3", "front.sayGoAway", // and those of packages quic and http3, which end with their connection or transport
-	"handover.await", "handover.awaitEnd",
+	"handover.await",
 	"server.watchSignals", "server.watchFiles", "server.expireIdle", "server.sweepPages",
 	"pagecache.refresh",
 	"staples.run",
@@ -134,7 +134,7 @@ func TestEveryPackageHasADoc(t *testing.T) {
 func TestEveryGoroutineIsInTheCensus(t *testing.T) {
 	found := map[string]bool{}
 	for dir, files := range goFiles(t) {
-		if dir == "interop" || dir == "bench" || strings.HasSuffix(dir, "exchangetest") || dir == "lsapi/lsapitest" {
+		if dir == "interop" || dir == "bench" || dir == "soak" || strings.HasSuffix(dir, "exchangetest") || dir == "lsapi/lsapitest" {
 			continue
 		}
 		for _, file := range files {

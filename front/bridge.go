@@ -40,11 +40,18 @@ type bridge struct {
 // server, as requests to the listener of that name.
 func (s *Server) Bridge(listener string) http.Handler { return &bridge{srv: s, name: listener} }
 
+func (b *bridge) site() Site {
+	if b.c != nil {
+		return b.c.lis.site()
+	}
+	return b.srv.Current()
+}
+
 // ServeHTTP serves one exchange.
 func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.running.Add(1)
 	defer b.running.Done()
-	site := b.srv.Current()
+	site := b.site()
 	bw := &bridgeWire{b: b, w: w, r: r, rc: http.NewResponseController(w), lim: site.Limits(), now: time.Now()}
 	bw.x.Reset(bw)
 	bw.fill()

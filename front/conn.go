@@ -16,17 +16,17 @@ import (
 
 // States of a connection as its owner and Drain see it.
 const (
-	connIdle   = iota // waits for a request; may be closed at any time
+	connIdle   = iota // waits for a request; may be closed
 	connActive        // in a handshake or an exchange
 	connClosed
 )
 
 // conn is what all protocol versions share of a client connection, and all that is
 // left of one that is parked. It belongs to its serveConn goroutine, or to the
-// watcher, except for state, cut and retire, which Drain and Listener.Close use.
+// watcher, except for state, cut, retire and dismiss, which Drain and Listener.Close use.
 //
 // Who closes it: its own goroutine by close; others only if they win the state
-// from connIdle to connClosed (retire), or at the end of the budget (cut). After
+// from connIdle to connClosed (retire, dismiss), or at the end of the budget (cut). After
 // either, the goroutine finds its reads failing and leaves; if there is none, because
 // the connection is parked, who closes it sees to its end.
 type conn struct {
@@ -131,7 +131,7 @@ func (c *conn) finish() {
 func (c *conn) handshake() bool {
 	c.sock.records = newRecords(&c.sock)
 	tc := tls.Server(&c.sock, c.lis.tls)
-	c.sock.SetDeadline(time.Now().Add(c.srv.Current().Limits().connTimeout()))
+	c.sock.SetDeadline(time.Now().Add(c.lis.site().Limits().connTimeout()))
 	if err := tc.Handshake(); err != nil { // cut closes the socket, which ends it
 		c.srv.tlsErrors.Add(1)
 		c.srv.logger().Debug("TLS handshake", "listener", c.lis.Name(), "remote", c.remote, "err", err)
@@ -167,8 +167,9 @@ func looksLikeHTTP(b []byte) bool {
 // closing reports whether no further request may be served.
 func (c *conn) closing() bool { return c.srv.draining.Load() || c.lis.closed.Load() }
 
-// retire closes the connection if it is idle, tells an HTTP/2 client to go, and
-// leaves a busy HTTP/1 connection to end after its response.
+// retire tells an HTTP/2 client to go, and leaves an HTTP/1 connection to end after
+// its next response: idle ones wait on. In a hasty drain they wait no longer than
+// until they are at rest, and those that are parked end here.
 func (c *conn) retire() {
 	if c.h3 != nil {
 		c.h3.goAway()
@@ -178,12 +179,34 @@ func (c *conn) retire() {
 		h.shutdown()
 		return
 	}
-	if c.state.CompareAndSwap(connIdle, connClosed) {
-		c.close()
-		if c.unpark() {
-			c.finish()
-		}
+	if !c.srv.hasty.Load() || c.state.Load() != connIdle {
+		return
 	}
+	if c.restPeriod() <= 0 { // it would wait for all of its time
+		c.dismiss()
+		return
+	}
+	if !c.unpark() {
+		return // its goroutine is about to look
+	}
+	if c.sock.raw.Silent() && c.state.CompareAndSwap(connIdle, connClosed) {
+		c.close()
+		c.finish()
+		return
+	}
+	go serveConn(c)
+}
+
+// dismiss closes the connection if it is idle.
+func (c *conn) dismiss() bool {
+	if !c.state.CompareAndSwap(connIdle, connClosed) {
+		return false
+	}
+	c.close()
+	if c.unpark() {
+		c.finish()
+	}
+	return true
 }
 
 // cut ends the connection and the context of what it serves, now.

@@ -105,7 +105,7 @@ func newH1(c *conn) *h1conn {
 	} else {
 		h.r = h1.NewReader(c.nc)
 	}
-	h.site = c.srv.Current()
+	h.site = c.lis.site()
 	h.lim = h.site.Limits()
 	return h
 }
@@ -123,7 +123,7 @@ func (c *h1conn) serve() (parked bool) {
 		if goes, parked := c.await(); !goes {
 			return parked
 		}
-		c.site = c.srv.Current() // the generation of this exchange
+		c.site = c.lis.site() // the generation of this exchange
 		c.lim = c.site.Limits()
 		c.now = c.clock()
 		// Most heads are at hand whole: then there is nothing to wait for. Else
@@ -166,7 +166,7 @@ func (c *h1conn) serve() (parked bool) {
 // there is none to come here: because the connection has been parked, or ends.
 func (c *h1conn) await() (goes, parked bool) {
 	if c.r.Buffered() > 0 {
-		return !c.closing(), false
+		return true, false // also while the server ends: the client was not told before it asked
 	}
 	now, wait := c.x.Ended, c.lim.KeepAliveTimeout
 	switch {
@@ -191,21 +191,38 @@ func (c *h1conn) await() (goes, parked bool) {
 	if !c.state.CompareAndSwap(connActive, connIdle) && c.state.Load() != connIdle {
 		return false, false
 	}
-	if c.closing() {
-		return false, false // Drain may have looked before we were idle
+	if c.srv.hasty.Load() && c.restPeriod() <= 0 {
+		return false, false // retire may have looked before we were idle
 	}
 	err := c.r.Wait()
-	if rest > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+	if rest > 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.srv.hasty.Load() {
 		if c.parkIdle(now.Add(wait)) {
 			return false, true
 		}
 		c.extendRead(now, wait)
 		err = c.r.Wait()
 	}
-	if err != nil {
-		return false, false
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return c.leaves(), false
 	}
-	return c.state.CompareAndSwap(connIdle, connActive), false
+	return err == nil && c.state.CompareAndSwap(connIdle, connActive), false
+}
+
+// leaves ends a connection on which no request has come. A request that has come in
+// the last moment is to be served: then it returns false as to leaving, which is true
+// as to going on. One that comes still later finds the end of the connection, not a
+// reset, so that the client knows that it was not seen (RFC 9112 section 9.3.1).
+func (c *h1conn) leaves() (goes bool) {
+	if c.sock.raw == nil {
+		return false
+	}
+	if !c.sock.raw.Silent() {
+		c.readBy = time.Time{}
+		c.extendRead(time.Now(), lingerTime)
+		return c.r.Wait() == nil && c.state.CompareAndSwap(connIdle, connActive)
+	}
+	c.linger()
+	return false
 }
 
 // begin prepares the exchange for a request.

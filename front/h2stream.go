@@ -86,7 +86,7 @@ func (c *h2conn) newStream(id uint32) *h2stream {
 	}
 	s.id, s.lastGen = id, 0
 	s.recv, s.full = h2Ahead, h2Ahead
-	s.site = c.srv.Current()
+	s.site = c.lis.site()
 	s.lim = s.site.Limits()
 	s.x.Reset(s)
 	return s

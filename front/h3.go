@@ -190,7 +190,7 @@ func (q *quicSide) release() {
 
 // choose finds the settings of a handshake by its name.
 func (q *quicSide) choose(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	site, ok := q.lis.srv.Current().(QUICSite)
+	site, ok := q.lis.site().(QUICSite)
 	if !ok {
 		return nil, errors.New("no HTTP/3 here")
 	}
@@ -260,11 +260,7 @@ func acceptQUIC(q *quicSide) {
 		}
 		s.accepted.Add(1)
 		c := newH3(q, qc)
-		if !s.add(c) { // the drain has begun
-			qc.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
-			s.conns.release()
-			return
-		}
+		s.add(c)
 		q.use()
 		go serveH3(c)
 	}

@@ -183,7 +183,7 @@ func TestH3ConnectionPermits(t *testing.T) {
 			quiet = true
 		}
 	}
-	for i := 0; i < conns; i++ {
+	for i := range conns {
 		served[i].CloseWithError(0, "")
 		if len(served) < conns {
 			served = append(served, <-answered)

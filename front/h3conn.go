@@ -61,17 +61,13 @@ func serveH3(c *conn) {
 // speak serves the requests of the connection. Handlers run on goroutines of package
 // http3, which joins them.
 func (h *h3conn) speak(c *conn) {
-	lim := c.srv.Current().Limits()
+	lim := c.lis.site().Limits()
 	handler := &h3Handler{h: h, b: &bridge{srv: c.srv, c: c}}
 	server := &http3.Server{Handler: handler, MaxHeaderBytes: max(lim.maxHead(), h2ListMin), IdleTimeout: max(lim.KeepAliveTimeout, h2MinIdle)}
 	h.mu.Lock()
 	h.server = server
-	leaving := h.leaving
 	h.mu.Unlock()
-	if leaving || c.closing() {
-		return
-	}
-	server.ServeQUICConn(h.qc)
+	server.ServeQUICConn(h.qc) // also if it is to go already: linger sees to that
 	c.cancel()
 	handler.b.running.Wait()
 	h.telling.Wait()
@@ -170,7 +166,7 @@ func h3Uploads(method string) bool {
 // GET would seem to have a body of unknown length.
 func (h *h3Handler) settle(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(h.b.srv.Current().Limits().connTimeout()))
+	rc.SetReadDeadline(time.Now().Add(h.b.site().Limits().connTimeout()))
 	var first [1]byte
 	n, err := r.Body.Read(first[:])
 	rc.SetReadDeadline(time.Time{})

@@ -32,8 +32,10 @@ type Listener struct {
 	quic atomic.Pointer[quicSide] // nil: no HTTP/3
 
 	closed atomic.Bool
-	quit   chan struct{} // closed by Close
+	last   atomic.Pointer[Site] // serves what is left of it; nil: the current one does
+	quit   chan struct{}        // closed by Close
 	once   sync.Once
+	unbind sync.Once
 	accept sync.WaitGroup
 }
 
@@ -53,7 +55,7 @@ func (s *Server) Adopt(name string, k Key, ln net.Listener) *Listener {
 	l.SetName(name)
 	if k.Secure {
 		l.tls = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			return s.Current().TLS(l.Name(), hello)
+			return l.site().TLS(l.Name(), hello)
 		}}
 	}
 	return l
@@ -64,6 +66,19 @@ func (l *Listener) Name() string { return *l.name.Load() }
 
 // SetName gives the listener another name; exchanges that begin later have it.
 func (l *Listener) SetName(name string) { l.name.Store(&name) }
+
+// StayWith makes all exchanges of l's connections those of site from now on, whatever
+// is published. It is for a listener that the next generation has no more: call it
+// before that one is published, and Close after.
+func (l *Listener) StayWith(site Site) { l.last.Store(&site) }
+
+// site returns the Site that serves an exchange which begins now.
+func (l *Listener) site() Site {
+	if last := l.last.Load(); last != nil {
+		return *last
+	}
+	return l.srv.Current()
+}
 
 // Addr returns the bound address.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
@@ -98,9 +113,14 @@ func (s *Server) Serve(l *Listener) {
 // they wait in the kernel's queue (R-LSN-9).
 func accept(l *Listener) {
 	defer l.accept.Done()
+	defer l.unbound()
 	s := l.srv
 	pause := time.Duration(0)
-	for {
+	for left := backlog; left > 0; {
+		if l.closed.Load() { // what has connected already is not turned away
+			left--
+			l.expect()
+		}
 		if place, _ := s.conns.take(); place != nil {
 			select {
 			case <-place:
@@ -112,7 +132,10 @@ func accept(l *Listener) {
 		nc, err := l.ln.Accept()
 		if err != nil {
 			s.conns.release()
-			if l.closed.Load() || errors.Is(err, net.ErrClosed) {
+			switch {
+			case timedOut(err) && left == backlog: // closed a moment ago
+				continue
+			case l.closed.Load() || errors.Is(err, net.ErrClosed):
 				return
 			}
 			// Out of descriptors or memory: it will pass.
@@ -128,23 +151,45 @@ func accept(l *Listener) {
 		pause = 0
 		s.accepted.Add(1)
 		c := newConn(s, l, nc)
-		if !s.add(c) { // accepted while the drain began
-			nc.Close()
-			s.conns.release()
-			return
-		}
+		s.add(c)
 		go serveConn(c)
 	}
 }
 
+// Of a listener that is being closed: connections that it takes nevertheless, because
+// the kernel has told their clients that they are there, and how long it waits for
+// another one.
+const (
+	backlog     = 1024
+	backlogTime = 2 * time.Millisecond
+)
+
+// expect makes the next Accept fail soon.
+func (l *Listener) expect() {
+	if d, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok {
+		d.SetDeadline(time.Now().Add(backlogTime))
+		return
+	}
+	l.unbound()
+}
+
+func (l *Listener) unbound() { l.unbind.Do(func() { l.ln.Close() }) }
+
 // Close unbinds the address and joins the accepting goroutine. Connections
-// finish the request they are in and idle ones are closed. It may be called more
-// than once.
+// finish the request they are in; idle ones stay until their time is over, and whoever
+// asks on one is answered and told that it ends. It may be called more than once.
 func (l *Listener) Close() {
 	l.once.Do(func() {
 		l.closed.Store(true)
 		close(l.quit)
-		l.ln.Close()
+		l.srv.lock()
+		_, accepts := l.srv.lists[l]
+		l.srv.mu.Unlock()
+		if accepts {
+			l.expect() // accept closes the socket
+		} else {
+			l.unbound()
+		}
 	})
 	l.StopQUIC()
 	l.accept.Wait() // from here on no connection of l can be added

@@ -61,7 +61,7 @@ func (c *conn) park(socks [2]syscall.RawConn, until time.Time) bool {
 // a farewell of TLS might wait, and has one.
 func (c *conn) Woken(why epoll.Reason) {
 	c.srv.parked.Add(-1)
-	if why == epoll.Late && c.tls == nil && c.tunnel.Load() == nil {
+	if why == epoll.Late && c.tls == nil && c.tunnel.Load() == nil && c.sock.raw.Silent() {
 		c.finish()
 		return
 	}
@@ -141,7 +141,11 @@ func (c *h1conn) parkIdle(until time.Time) bool {
 	c.until = until
 	// Ends are rounded up, so that those of a crowd come together.
 	until = until.Add(time.Second - time.Duration(until.Nanosecond()))
+	shared := c.conn
 	if c.park([2]syscall.RawConn{c.sock.raw.Raw()}, until) {
+		if shared.srv.hasty.Load() {
+			shared.retire() // Drain may have looked before it was parked
+		}
 		return true
 	}
 	c.until = time.Time{}

@@ -288,8 +288,14 @@ func TestDrainClosesParked(t *testing.T) {
 		other := connect(t, &exchangetest.Server{URL: s.URL, Addr: l.Addr().String()})
 		used.expect(t, "/", "[GET / ]")
 		parked(t, s, 3)
+		last := &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+			_, err := io.WriteString(x, "the last site")
+			return err
+		}), Conf: s.Site.Conf}
+		l.StayWith(last)
 		l.Close()
-		other.ended(t, "of the removed listener")
+		other.expect(t, "/", "the last site")
+		other.ended(t, "of the removed listener, behind an answer")
 		parked(t, s, 2)
 		if cut := s.Front.Drain(context.Background()); cut != 0 {
 			t.Errorf("%d connections cut", cut)

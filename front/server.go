@@ -54,7 +54,8 @@ type Server struct {
 	giving  sync.WaitGroup // of giveBack
 	watches atomic.Int64   // of clients that the kernel was told of
 
-	draining atomic.Bool // set once, with mu held, so that add and Serve see it
+	draining atomic.Bool // set once, with mu held, so that Serve sees it
+	hasty    atomic.Bool // of a drain: idle connections are not waited for
 	mu       sync.Mutex
 	lists    map[*Listener]struct{} // that accept
 	open     map[*conn]struct{}     // that are served or parked
@@ -125,15 +126,11 @@ func (s *Server) lock() {
 	}
 }
 
-// add registers a connection; false if the server has drained.
-func (s *Server) add(c *conn) bool {
+// add registers a connection.
+func (s *Server) add(c *conn) {
 	s.lock()
 	defer s.mu.Unlock()
-	if s.draining.Load() {
-		return false
-	}
 	s.open[c] = struct{}{}
-	return true
 }
 
 // remove forgets a connection that has ended.
@@ -158,12 +155,20 @@ func (s *Server) snapshot() (conns []*conn) {
 	return conns
 }
 
-// Drain stops accepting, closes idle connections, and lets exchanges in flight
-// finish: HTTP/1 with Connection: close, HTTP/2 after GOAWAY. When ctx ends it
-// closes what is left and returns how many connections it cut (R-STOP-1,
-// R-STOP-2). One ctx is the budget of all listeners (R-STOP-4). A second call with
-// a context that has ended cuts at once. The server cannot be used again.
+// Drain stops accepting, closes connections that have been idle for about Rest, and
+// lets exchanges in flight finish: HTTP/1 with Connection: close, HTTP/2 after GOAWAY.
+// A request that comes meanwhile is answered in the same way. When ctx ends it
+// closes what is left and returns how many connections it cut, without idle ones
+// (R-STOP-1, R-STOP-2). One ctx is the budget of all listeners (R-STOP-4). A second
+// call with a context that has ended cuts at once. The server cannot be used again.
 func (s *Server) Drain(ctx context.Context) (cut int) {
+	s.hasty.Store(true)
+	return s.Yield(ctx)
+}
+
+// Yield is Drain of a server whose sockets another one has: nobody waits for its end,
+// so that idle connections stay for as long as they would have, or until ctx ends.
+func (s *Server) Yield(ctx context.Context) (cut int) {
 	s.lock()
 	s.draining.Store(true)
 	var lists []*Listener
@@ -185,8 +190,10 @@ func (s *Server) Drain(ctx context.Context) (cut int) {
 	case <-ctx.Done():
 	}
 	for _, c := range s.snapshot() {
-		c.cut()
-		cut++
+		if !c.dismiss() {
+			c.cut()
+			cut++
+		}
 	}
 	select {
 	case <-empty:

@@ -150,7 +150,9 @@ func TestAnyHost(t *testing.T) {
 	const dynamic, adHoc = "<allowDynamicProxy>1</allowDynamicProxy>", "<allowAdHocProxy>1</allowAdHocProxy>"
 	const rule = `RewriteRule ^/host/(.*)$ http://%{HTTP:X-To}/$1 [P]`
 	ask, fs := site(dynamic+adHoc, rule)
-	if !slices.ContainsFunc(fs.All(), func(f xmlconf.Finding) bool { return f.Code == "W-REWRITE" && strings.Contains(f.Text(), "any address") }) {
+	if !slices.ContainsFunc(fs.All(), func(f xmlconf.Finding) bool {
+		return f.Code == "W-REWRITE" && strings.Contains(f.Text(), "any address")
+	}) {
 		t.Error("nothing tells that requests reach any address:", fs.All())
 	}
 	for range 2 {

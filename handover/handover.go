@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,8 +40,6 @@ type Set struct {
 	sockets     []*socket
 	line        *os.File // to the predecessor; nil: there is none
 	predecessor int
-	gone        chan struct{}
-	joined      sync.WaitGroup
 }
 
 type socket struct {
@@ -64,9 +61,6 @@ func Inherited() (*Set, error) {
 		for i, name := range t.Sockets {
 			s.sockets = append(s.sockets, &socket{adopted(firstFD + 1 + i), name})
 		}
-		s.gone = make(chan struct{})
-		s.joined.Add(1)
-		go awaitEnd(s)
 		return s, nil
 	}
 	pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
@@ -96,9 +90,6 @@ func adopted(fd int) *os.File {
 // Predecessor is the process that this one succeeds, 0 for none.
 func (s *Set) Predecessor() int { return s.predecessor }
 
-// Gone is closed when the predecessor has ended; nil if there was none.
-func (s *Set) Gone() <-chan struct{} { return s.gone }
-
 // Ready tells the predecessor that this process serves, so that it may end.
 func (s *Set) Ready() error {
 	if s.line == nil {
@@ -106,12 +97,6 @@ func (s *Set) Ready() error {
 	}
 	_, err := io.WriteString(s.line, readyLine)
 	return err
-}
-
-func awaitEnd(s *Set) {
-	defer s.joined.Done()
-	defer close(s.gone)
-	s.line.Read(make([]byte, 1)) // it never writes
 }
 
 // TCP returns the listening socket that is bound to an address, or that the
@@ -197,7 +182,6 @@ func (s *Set) Close() {
 	s.Rest()
 	if s.line != nil {
 		s.line.Close()
-		s.joined.Wait()
 	}
 }
 
@@ -210,7 +194,7 @@ type Offer struct {
 // Successor is a process that was started to take over.
 type Successor struct {
 	cmd  *exec.Cmd
-	line *os.File // stays open: its end tells the successor of that of this process
+	line *os.File
 	done chan struct{}
 	err  error
 }
@@ -261,6 +245,7 @@ func await(s *Successor) {
 	buf := make([]byte, len(readyLine))
 	n, err := io.ReadFull(s.line, buf)
 	if string(buf[:n]) == readyLine {
+		s.line.Close()
 		return // when that process ends is nobody's business here
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -27,7 +27,13 @@ func (s *Server) bindQUIC(g *generation.Generation, bound map[string]*front.List
 		if !g.WantsQUIC(l.Key()) {
 			continue
 		}
-		if err := fl.BindQUIC(); err != nil {
+		switch err := fl.BindQUIC(); {
+		case s.awaits(err):
+			if !s.retrying {
+				s.log.Info("HTTP/3 begins when the process before has ended, which has the UDP port", "listener", l.Name)
+			}
+			continue
+		case err != nil:
 			s.log.Error("no HTTP/3: its UDP port cannot be had; it is tried again at the next reload", "listener", l.Name, "err", err)
 			continue
 		}

@@ -102,6 +102,8 @@ type Server struct {
 	control  *control.Server               // likewise
 
 	successor *handover.Successor // of an upgrade under way; owned by the goroutine of Run
+	missing   bool                // something that a process before this one has; likewise
+	retrying  bool                // in takeOver; likewise
 
 	orders  chan order    // from the control socket
 	stopped chan struct{} // closed when no more orders are taken
@@ -183,8 +185,12 @@ func Run(ctx context.Context, opt Options) error {
 	s.watch(s.current.Load().Generation)
 	s.ocsp.Start()
 	s.log.Info("ready")
+	level := slog.LevelError
+	if s.opt.Inherited.Predecessor() != 0 { // another configuration than the one before had
+		level = slog.LevelInfo
+	}
 	for _, name := range s.opt.Inherited.Rest() {
-		s.log.Error("inherited socket is of no listener: closed", "socket", name)
+		s.log.Log(ctx, level, "inherited socket is of no listener: closed", "socket", name)
 	}
 	notify(ready, s.current.Load().Number)
 	if err := s.opt.Inherited.Ready(); err != nil {
@@ -220,8 +226,11 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 		defer ticker.Stop()
 		watchdog = ticker.C
 	}
-	before := s.opt.Inherited.Gone()
 	for {
+		var again <-chan time.Time
+		if s.missing {
+			again = time.After(takeOverPeriod)
+		}
 		select {
 		case <-ctx.Done():
 			s.draining.Store(true)
@@ -235,11 +244,8 @@ func (s *Server) serve(ctx context.Context, stops <-chan os.Signal, others map[s
 				s.draining.Store(true)
 				return
 			}
-		case <-before: // which had the UDP ports
-			before = nil
-			g := s.current.Load().Generation
-			s.bindQUIC(g, s.listeners)
-			s.serveQUIC(g)
+		case <-again:
+			s.takeOver()
 		case sig := <-stops:
 			s.draining.Store(true) // not ready from here on (R-STOP-1)
 			s.log.Info("stopping", "signal", sig.String())
@@ -380,6 +386,11 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 	s.kept.Dialer.Resolver.Configure(g.Names)
 	g.KeepTunnels()
 	s.openPages(g)
+	for key, l := range s.listeners {
+		if !wants(g, key) {
+			l.StayWith(s.current.Load())
+		}
+	}
 	old := s.current.Swap(next)
 	if old != nil {
 		old.StopProbes()
@@ -579,7 +590,11 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	if s.successor != nil {
 		s.stopAdmin() // the other process answers at that address
 	}
-	if cut := s.front.Drain(ctx); cut > 0 {
+	end := s.front.Drain
+	if s.successor != nil {
+		end = s.front.Yield
+	}
+	if cut := end(ctx); cut > 0 {
 		s.log.Warn("stopped before all work was done", "cut", cut)
 	}
 	cancel()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"httpjet/control"
@@ -108,6 +109,34 @@ func (s *Server) upgradeByOrder(w http.ResponseWriter, r *http.Request) {
 	}
 	<-next.Done()
 	control.Answer(w, UpgradeAnswer{next.Pid()}, next.Err())
+}
+
+// What cannot be handed over, UDP ports, is taken when the processes before this one
+// have ended: it is tried again each takeOverPeriod, for as long as a drain may last
+// (gracefulShutdownTimeout), and a little more.
+const (
+	takeOverPeriod = time.Second
+	takeOverTime   = time.Hour + time.Minute
+)
+
+// awaits reports whether a process before this one may still have what this one cannot
+// get, and notes that something is missing.
+func (s *Server) awaits(err error) bool {
+	if !errors.Is(err, syscall.EADDRINUSE) ||
+		s.opt.Inherited.Predecessor() == 0 || time.Since(s.started) > takeOverTime {
+		return false
+	}
+	s.missing = true
+	return true
+}
+
+// takeOver tries again what is missing. It says nothing of what is missing still.
+func (s *Server) takeOver() {
+	s.missing, s.retrying = false, true
+	g := s.current.Load().Generation
+	s.bindQUIC(g, s.listeners)
+	s.serveQUIC(g)
+	s.retrying = false
 }
 
 // alive is how often the service manager is told that the server lives, 0 for never

@@ -252,14 +252,18 @@ func cmdRaw(ts *testscript.TestScript, neg bool, args []string) {
 	outcome(ts, neg, err)
 }
 
-// idle NAME PATH: asks over a connection that then stays open and idle. The same
-// name asks over the same connection.
+// idle [--at LISTENER] NAME PATH: asks over a connection that then stays open and
+// idle. The same name asks over the same connection.
 func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, args, 2, 2, "idle NAME PATH")
+	listener := ""
+	if len(args) == 4 && args[0] == "--at" {
+		listener, args = args[1], args[2:]
+	}
+	usage(ts, args, 2, 2, "idle [--at LISTENER] NAME PATH")
 	s := of(ts)
 	c := s.idle[args[0]]
 	if c == nil {
-		c = s.dial(ts, "")
+		c = s.dial(ts, listener)
 		s.idle[args[0]] = c
 	}
 	_, err := io.WriteString(c, "GET "+args[1]+" HTTP/1.1\r\nHost: idle.test\r\n\r\n")
