@@ -44,7 +44,7 @@ const (
 type Options struct {
 	Dir       string // of keys and certificates, created with 0700; files are 0600
 	Directory string // URL; "": DefaultDirectory
-	Email     string
+	Email     string // "": the account has no contact
 	Plain     bool   // there is a listener without TLS that can answer HTTP-01
 	Roots     string // PEM of the authorities that may have signed the server's certificate; "": the system's
 	EABKeyID  string // external account binding; "": none

@@ -203,7 +203,10 @@ func (i *issuer) newAccount(ctx context.Context) (acme.Account, error) {
 	if err != nil {
 		return acme.Account{}, err
 	}
-	a := acme.Account{Contact: []string{"mailto:" + i.o.Email}, TermsOfServiceAgreed: true, PrivateKey: key}
+	a := acme.Account{TermsOfServiceAgreed: true, PrivateKey: key}
+	if i.o.Email != "" {
+		a.Contact = []string{"mailto:" + i.o.Email}
+	}
 	if i.o.EABKeyID != "" {
 		if err := a.SetExternalAccountBinding(ctx, i.client.Client, acme.EAB{KeyID: i.o.EABKeyID, MACKey: i.o.EABMACKey}); err != nil {
 			return acme.Account{}, err

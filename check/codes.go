@@ -72,7 +72,7 @@ var Codes = []Code{
 	{Code: "I-REWRITE-COVERAGE", Severity: "info", Means: "There are files *.rewrite-test, and none of their requests matches this rule.", Do: "Add a request that it matches, or remove the rule."},
 
 	{Code: "W-ACCESS", Severity: "warn", Means: "An entry of an allow list cannot be read and is left out: its addresses may be refused.", Do: "Correct the entry, or write # before a remark."},
-	{Code: "W-ACME", Severity: "warn", Means: "acmeDomains names domains for automatic certificates, and acme is not enabled: none is issued.", Do: "Enable acme in the server file, or remove acmeDomains.", Treatment: xmlconf.NoEffect},
+	{Code: "W-ACME", Severity: "warn", Means: "acmeDomains, or acme of a vhssl, asks for automatic certificates that are not issued: acme is not enabled, the host has certificate files, or no exact name.", Do: "Enable acme in the server file, or remove what asks.", Treatment: xmlconf.NoEffect},
 	{Code: "W-APACHE", Severity: "warn", Means: "The tree takes its virtual hosts from an Apache configuration, which httpjet does not read: they are missing.",
 		Do: "Declare the virtual hosts in XML.", Treatment: xmlconf.NoEffect},
 	{Code: "W-AUTOSTART", Severity: "warn", Means: "autoStart stands on a processor whose address is no Unix socket. httpjet connects to it and starts nothing.",

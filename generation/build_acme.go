@@ -2,12 +2,15 @@ package generation
 
 import (
 	"crypto/tls"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"httpjet/acme"
 	"httpjet/contexts"
 	"httpjet/domains"
+	"httpjet/staples"
 	"httpjet/tlsconf"
 	"httpjet/xmlconf"
 )
@@ -16,10 +19,16 @@ import (
 // (R-ACME-1). Nothing is asked of anybody.
 func (b *builder) buildACME() {
 	c := b.cfg.Server.Acme
-	if c == nil || !c.Enable {
+	if c == nil {
+		c = &xmlconf.Acme{CacheDir: filepath.Join(b.cfg.Root, "conf/acme")}
+	}
+	if on := b.cfg.Server.Tuning.Acme > 0 && !c.Written("enable"); !c.Enable && !on {
 		return
 	}
 	o := acme.Options{Dir: c.CacheDir, Directory: c.DirectoryURL, Email: c.Email, EABKeyID: c.EABKeyID}
+	if admins := b.cfg.Server.AdminEmails; o.Email == "" && len(admins) > 0 {
+		o.Email = admins[0]
+	}
 	if c.CAFile != "" {
 		data, err := tlsconf.ReadFile(c.CAFile, b.input)
 		if err != nil {
@@ -76,20 +85,69 @@ func (i *issuer) issue(hosts map[string]*xmlconf.Host) {
 		}
 	}
 	for _, h := range list {
-		for _, name := range i.b.issued(h.Conf.AcmeDomains, h.Conf.At("acmeDomains")) {
+		for _, name := range i.b.issued(h.Conf.AcmeDomains, h.Conf.At("acmeDomains"), "acmeDomains") {
 			i.add(name, h, h.Conf.At("acmeDomains"))
 		}
+		on, at := i.b.wantsIssued(h)
+		if !on {
+			continue
+		}
+		names := i.b.exactNames(h, i.l)
+		if ssl := h.Conf.VHSSL; len(names) == 0 && ssl != nil && ssl.Acme != nil && ssl.Acme.Enabled == 2 {
+			i.b.warnOnce("W-ACME", at, "map the host by exact names", "vhssl acme: listener %q maps no exact name to the host, so no certificate is issued there", i.l.Name)
+		}
+		for _, name := range i.b.issued(names, at, "vhssl acme") {
+			if mapped, _ := mapped.Find(name); mapped == h { // another host may have the name by an earlier map
+				i.add(name, h, at)
+			}
+		}
 	}
-	for _, name := range i.b.issued(i.l.AcmeDomains, i.l.At("acmeDomains")) {
+	for _, name := range i.b.issued(i.l.AcmeDomains, i.l.At("acmeDomains"), "acmeDomains") {
 		h, _ := mapped.Find(name)
 		i.add(name, h, i.l.At("acmeDomains"))
 	}
 }
 
-// issued returns the names of an acmeDomains, none if nothing is issued.
-func (b *builder) issued(list []string, at xmlconf.Place) (names []string) {
+// wantsIssued reports whether the names of a host are to have issued certificates, by
+// acme of its vhssl and of the server's tuning, and where that is written. Certificate
+// files come first.
+func (b *builder) wantsIssued(h *xmlconf.Host) (on bool, at xmlconf.Place) {
+	t := &b.cfg.Server.Tuning
+	on, at = t.Acme == 2 && b.acme, t.At("acme")
+	if h.Conf == nil || h.Conf.VHSSL == nil {
+		return on, at
+	}
+	ssl := h.Conf.VHSSL
+	own := false
+	if a := ssl.Acme; a != nil && a.Enabled > 0 {
+		on, at, own = a.Enabled == 2, a.At("enabled"), true
+	}
+	if on && (ssl.CertFile != "" || ssl.KeyFile != "") {
+		if own {
+			b.warnOnce("W-ACME", at, "remove certFile and keyFile, or acme", "vhssl acme: the host has certificate files, so no certificate is issued")
+		}
+		return false, at
+	}
+	return on, at
+}
+
+// exactNames returns the names that a listener maps to a host and that a certificate can
+// be issued for: no patterns, addresses or names of one label.
+func (b *builder) exactNames(h *xmlconf.Host, l *xmlconf.Listener) (names []string) {
+	for _, d := range b.domainsOf(h, l) {
+		d = strings.ToLower(strings.TrimSuffix(d, "."))
+		if strings.Contains(d, ".") && !strings.ContainsAny(d, "*?:[") && net.ParseIP(d) == nil {
+			names = append(names, d)
+		}
+	}
+	return names
+}
+
+// issued returns names that are to be issued in lower case, none if nothing is issued.
+// what asks for them.
+func (b *builder) issued(list []string, at xmlconf.Place, what string) (names []string) {
 	if len(list) > 0 && !b.acme {
-		b.warnOnce("W-ACME", at, "write <acme><enable>1</enable><email>...</email></acme> in the server file", "acmeDomains: acme is not enabled, so no certificate is issued")
+		b.warnOnce("W-ACME", at, "write <acme><enable>1</enable><email>...</email></acme> in the server file", "%s: acme is not enabled, so no certificate is issued", what)
 		return nil
 	}
 	for _, name := range list {
@@ -110,8 +168,7 @@ func (i *issuer) add(name string, h *xmlconf.Host, at xmlconf.Place) {
 		}
 	}
 	conf := tlsconf.Settings(i.b.tlsOptions(i.l, ssl, verify))
-	m := i.b.kept.ACME
-	if err := tlsconf.Issued(conf, name, i.names.Of(name), func() *tls.Certificate { return m.Certificate(name) }); err != nil {
+	if err := tlsconf.Issued(conf, name, i.names.Of(name), i.certificate(name, ssl)); err != nil {
 		i.b.fs.Error("E-CERT", at, "", "acmeDomains: %s: %v", name, err)
 		return
 	}
@@ -121,5 +178,31 @@ func (i *issuer) add(name string, h *xmlconf.Host, at xmlconf.Place) {
 	}
 	if i.any = true; !slices.Contains(i.b.g.ACMENames, name) {
 		i.b.g.ACMENames = append(i.b.g.ACMENames, name)
+	}
+}
+
+// certificate returns what a name shows: what is issued for it, with an OCSP response
+// where those are wanted and can be had.
+func (i *issuer) certificate(name string, ssl *xmlconf.VHSSL) func() *tls.Certificate {
+	m, stapled, t := i.b.kept.ACME, &i.b.kept.Issued, &i.l.TLS
+	if ssl != nil && ssl.Written("enableStapling") {
+		t = &ssl.TLS
+	}
+	if !t.Stapling {
+		return func() *tls.Certificate { return m.Certificate(name) }
+	}
+	o := staples.Options{Responder: t.OCSPResponder, MaxAge: t.OCSPMaxAge}
+	return func() *tls.Certificate {
+		cert := m.Certificate(name)
+		if cert == nil {
+			return nil
+		}
+		der := stapled.Response(name, cert, o)
+		if der == nil {
+			return cert
+		}
+		with := *cert
+		with.OCSPStaple = der
+		return &with
 	}
 }

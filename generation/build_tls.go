@@ -163,8 +163,14 @@ func (b *builder) leftToListener(l *xmlconf.Listener, hosts map[string]*xmlconf.
 		if h == nil || h.Conf != nil && h.Conf.VHSSL != nil && h.Conf.VHSSL.CertFile != "" {
 			continue
 		}
+		auto := map[string]bool{}
+		if on, _ := b.wantsIssued(h); on {
+			for _, name := range b.exactNames(h, l) {
+				auto[name] = true
+			}
+		}
 		for _, d := range m.Domains {
-			if !b.acme || !slices.Contains(l.AcmeDomains, d) && (h.Conf == nil || !slices.Contains(h.Conf.AcmeDomains, d)) {
+			if !b.acme || !slices.Contains(l.AcmeDomains, d) && (h.Conf == nil || !slices.Contains(h.Conf.AcmeDomains, d)) && !auto[d] {
 				names = append(names, d)
 			}
 		}

@@ -75,6 +75,7 @@ type Kept struct {
 	ACME     *acme.Manager // nil: nothing is issued, as in a check
 	Tickets  keep.Map[tlsconf.TicketOptions, *tlsconf.Tickets]
 	Staples  keep.Map[staples.Key, *staples.Staple]
+	Issued   staples.Issued // of certificates of ACME
 	Leaving  tunnels.Leaving
 	Pages    *pagecache.Cache // nil: no generation had one yet; set by Build
 

@@ -155,7 +155,7 @@ func Run(ctx context.Context, opt Options) error {
 	defer s.opt.Inherited.Close()
 	s.apps.Predecessor = s.opt.Inherited.Predecessor()
 	s.acme.Log, s.kept.ACME = s.log, &s.acme
-	s.ocsp.Log, s.ocsp.Staples = s.log, s.kept.Staples.Values
+	s.ocsp.Log, s.ocsp.Staples, s.kept.Issued.Wake = s.log, s.staples, s.ocsp.Wake
 	s.apps.Log, s.apps.Launcher, s.apps.Kept = s.log, opt.Launcher, opt.KeptApplications
 	s.front.Current = func() front.Site { return s.current.Load() }
 
@@ -170,7 +170,9 @@ func Run(ctx context.Context, opt Options) error {
 		defer signal.Stop(others[sig])
 	}
 
+	s.ocsp.Start()
 	if err := s.start(); err != nil {
+		s.ocsp.Close()
 		return err
 	}
 	background, stop := context.WithCancel(context.Background())
@@ -183,7 +185,6 @@ func Run(ctx context.Context, opt Options) error {
 	go s.sweepPages(background, swept)
 	go s.watchFiles(background, watched)
 	s.watch(s.current.Load().Generation)
-	s.ocsp.Start()
 	s.log.Info("ready")
 	level := slog.LevelError
 	if s.opt.Inherited.Predecessor() != 0 { // another configuration than the one before had
@@ -212,6 +213,11 @@ func Run(ctx context.Context, opt Options) error {
 	s.acme.Close()
 	s.drain(stops)
 	return nil
+}
+
+// staples returns all OCSP responses that are renewed.
+func (s *Server) staples() []*staples.Staple {
+	return append(s.kept.Staples.Values(), s.kept.Issued.Staples()...)
 }
 
 // serve handles signals until one of stops, or ctx, ends the server.

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"io"
@@ -222,5 +223,61 @@ func TestCheck(t *testing.T) {
 	a, b := Options{Leaf: with("http://a.test"), Issuer: ca.cert}, Options{Leaf: ca.cert, Issuer: ca.cert}
 	if c := a; a.Key() == b.Key() || c.Key() != a.Key() {
 		t.Error("Key")
+	}
+}
+
+// The certificates of an ACME server change while they are in use: each has a response of
+// its own, is asked about once, and is forgotten when it has ended. One that names no
+// responder, as those of Let's Encrypt, has none.
+func TestIssued(t *testing.T) {
+	ca := issue(t, "ca", "", nil)
+	asked := make(chan struct{}, 10)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if q, err := ocsp.ParseRequest(body); err == nil {
+			w.Write(sign(t, ca, ocsp.Response{Status: ocsp.Good, SerialNumber: q.SerialNumber, ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}, nil))
+		}
+		asked <- struct{}{}
+	}))
+	defer srv.Close()
+	chain := func(p *pair) *tls.Certificate {
+		return &tls.Certificate{Certificate: [][]byte{p.cert.Raw, ca.cert.Raw}, PrivateKey: p.key, Leaf: p.cert}
+	}
+	one, renewed, silent := chain(issue(t, "one", srv.URL, ca)), chain(issue(t, "one", srv.URL, ca)), chain(issue(t, "silent", "", ca))
+	woken := 0
+	i := &Issued{Wake: func() { woken++ }}
+	s := &Stapler{Staples: i.Staples, Log: slog.New(slog.DiscardHandler), client: http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	get := func(cert *tls.Certificate, has bool) {
+		t.Helper()
+		der := i.Response(cert.Leaf.Subject.CommonName, cert, Options{})
+		if (der != nil) != has {
+			t.Errorf("%s: response %v, want %v", cert.Leaf.Subject.CommonName, der != nil, has)
+		}
+		if der != nil {
+			if _, err := ocsp.ParseResponseForCert(der, cert.Leaf, ca.cert); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, cert := range []*tls.Certificate{one, renewed} {
+		get(cert, false)
+		get(cert, false)
+		s.renew(t.Context())
+		<-asked
+		get(cert, true)
+	}
+	get(silent, false)
+	s.renew(t.Context())
+	get(silent, false)
+	if woken != 2 || len(i.all) != 2 || len(asked) > 0 {
+		t.Errorf("woken %d times, %d kept, %d asked beyond", woken, len(i.all), len(asked))
+	}
+	i.Response("one", renewed, Options{Responder: "http://other.test/"}) // another listener asks somebody else
+	get(renewed, true)
+	ended := *renewed.Leaf
+	ended.NotAfter = time.Now().Add(-time.Second)
+	renewed.Leaf = &ended
+	if list := i.Staples(); len(list) != 0 || len(i.all) != 1 {
+		t.Errorf("%d staples, %d kept of ended certificates", len(list), len(i.all))
 	}
 }

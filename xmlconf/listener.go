@@ -62,8 +62,16 @@ type VHostMap struct {
 type VHSSL struct {
 	Block
 	TLS
-	_ struct{} `conf:"sslProtocol" as:"noeffect" why:"listener" doc:"the listener decides the versions"`
-	_ struct{} `conf:"acme" unit:"block" as:"later" gate:"enabled" doc:"automatic certificate"`
+	_    struct{}  `conf:"sslProtocol" as:"noeffect" why:"listener" doc:"the listener decides the versions"`
+	Acme *HostAcme `conf:"acme" doc:"automatic certificates for the exact names that secure listeners map to the host"`
+}
+
+// HostAcme switches automatic certificates of a host.
+type HostAcme struct {
+	Block
+	Enabled int      `conf:"enabled" range:"0..2" default:"0" doc:"0: as acme of tuning says, 1: off, 2: on; a host with certFile and keyFile has none"`
+	API     string   `conf:"api" as:"noeffect" why:"dnsapi" doc:"plug-in that proves names by DNS"`
+	Env     []string `conf:"env" as:"noeffect,minor" why:"dnsapi" doc:"variable for the plug-in"`
 }
 
 // TemplateDecl names a template file and its members.

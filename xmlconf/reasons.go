@@ -19,6 +19,7 @@ var reasons = map[string]reason{
 	"copies":   {"files are compressed as they are sent, small ones once, in memory", ""},
 	"cookies":  {"httpjet changes no cookies", "cookies go out without Secure unless the application sets it"},
 	"debug":    {"the error log has one level of debugging", ""},
+	"dnsapi":   {"names are proved by HTTP-01 and TLS-ALPN-01", "no certificate is issued for a name with *, or for one that the CA cannot reach"},
 	"files":    {"files are read by the Go runtime", ""},
 	"geo":      {"httpjet reads no geo database", "rules and applications that use GEOIP_ variables find none"},
 	"hosts":    {"each virtual host has its own switch", ""},

@@ -65,7 +65,7 @@ type Tuning struct {
 	SSLTicketLifetime    time.Duration `conf:"sslSessionTicketLifetime" unit:"s" range:"600..86400" default:"3600" doc:"how long a ticket key is used; its tickets are good for as long again"`
 	SSLTicketKeyFile     string        `conf:"sslSessionTicketKeyFile" unit:"path" doc:"file of 48-byte ticket keys: the first makes tickets, all take them; absent: random keys, kept over reloads"`
 	SSLStrictSNI         bool          `conf:"sslStrictSni" default:"0" doc:"1: a handshake for a name that no host of the listener has is refused; one without a name is not"`
-	Acme                 int           `conf:"acme" range:"0..2" default:"0" as:"later" doc:"automatic certificates: 0 off, 1 on demand, 2 on"`
+	Acme                 int           `conf:"acme" range:"0..2" default:"0" doc:"automatic certificates: 0 off, unless acme of the server is enabled; 1: of hosts whose vhssl says so; 2: of all hosts without certificate files whose vhssl does not forbid it; 1 and 2 accept the terms of the CA"`
 	QuicEnable           bool          `conf:"quicEnable" default:"1" doc:"HTTP/3 on every secure listener that does not say otherwise: UDP on its port, told by Alt-Svc"`
 	QuicMaxStreams       int           `conf:"quicMaxStreams" range:"10..1000" default:"500" doc:"requests of an HTTP/3 connection at once"`
 	QuicHandshakeTimeout time.Duration `conf:"quicHandshakeTimeout" unit:"s" range:"1..15" default:"10" doc:"handshake of an HTTP/3 connection"`
