@@ -19,7 +19,9 @@ func (b *builder) buildProxyCache(h *host, p *processor, c *xmlconf.Context, nex
 	if conf == nil || !conf.Enable || p.fault != "" {
 		return next
 	}
-	out := &proxycache.Handler{Cache: b.proxyCache(h, p, c), Next: next, MaxBody: conf.MaxBodySize, LookedUp: b.kept.Metrics.LookedUp, Log: b.opt.Log}
+	cache := b.proxyCache(h, p, c)
+	b.g.proxyCaches = append(b.g.proxyCaches, ProxyCache{VHost: h.Name, Context: c.URI, Processor: p.decl.Name, Cache: cache})
+	out := &proxycache.Handler{Cache: cache, Next: next, MaxBody: conf.MaxBodySize, LookedUp: b.kept.Metrics.LookedUp, Log: b.opt.Log}
 	out.Rules = freshness.Rules{Default: time.Duration(conf.DefaultTTL) * time.Second, DefaultForAll: conf.Written("defaultTTL"),
 		Max: time.Duration(conf.MaxTTL) * time.Second, StaleWhileRevalidate: time.Duration(conf.StaleWhile) * time.Second,
 		StaleIfError: time.Duration(conf.StaleError) * time.Second, NoVary: conf.KeyStrategy != "method-url-vary", Targeted: conf.CDNControl}
@@ -46,6 +48,23 @@ func (b *builder) proxyCache(h *host, p *processor, c *xmlconf.Context) *proxyca
 	})
 	b.g.leases = append(b.g.leases, release)
 	return cache
+}
+
+// ProxyCache is the cache of a context, with the names by which operators know it.
+type ProxyCache struct {
+	VHost, Context, Processor string
+	Cache                     *proxycache.Cache
+}
+
+// ProxyCaches returns the caches of contexts that fit: of one virtual host, and of one
+// context and one processor; "" for any.
+func (g *Generation) ProxyCaches(vhost, context, processor string) (list []ProxyCache) {
+	for _, c := range g.proxyCaches {
+		if (vhost == "" || c.VHost == vhost) && (context == "" || c.Context == context) && (processor == "" || c.Processor == processor) {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // reportProxyCache tells of a cache that no request meets.

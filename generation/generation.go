@@ -168,6 +168,7 @@ type Generation struct {
 	probes       *probes.Scheduler
 	peers        []probes.Peer // that it probes
 	sites        []*pagecache.Site
+	proxyCaches  []ProxyCache
 }
 
 type hostLog struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"httpjet/exchange"
@@ -184,8 +185,9 @@ func (t *tap) begin(x *exchange.Exchange, life freshness.Life, now time.Time) (r
 	}
 	t.building = true
 	t.object = store.Object{Key: string(t.l.key), Variant: string(variant), Vary: names, Status: r.Status, Stored: now}
-	t.object.Tags = []string{t.object.Key}
-	describe(&t.object, &r.Fields, life, now)
+	target := strings.Clone(x.Req.Target)
+	t.object.Tags = tagsOf(t.object.Key, target, x.Req.Sent())
+	describe(&t.object, &r.Fields, life, now, target)
 	t.body.Limit = t.h.MaxBody
 	if t.declared = r.Length; r.Status == 204 {
 		t.declared = 0
@@ -214,13 +216,13 @@ func vary(f *exchange.Fields) (names []string, ok bool) {
 
 // describe sets what depends on the head of a response. It takes copies: the texts of
 // a reply are valid until its end.
-func describe(o *store.Object, f *exchange.Fields, life freshness.Life, now time.Time) {
+func describe(o *store.Object, f *exchange.Fields, life freshness.Life, now time.Time, target string) {
 	o.Fields = clone(freshness.Keep(f))
 	own := exchange.Fields{}
 	for _, fd := range o.Fields {
 		own.Add(fd.Name, fd.Value)
 	}
-	o.Info = &kept{life: life, head: freshness.HeadOf(&own, now)}
+	o.Info = &kept{life: life, head: freshness.HeadOf(&own, now), target: target}
 	o.Fresh = now.Add(life.Lifetime - life.Age)
 	// Behind its freshness it is of use to be validated, for as long again as it was
 	// fresh, and an hour at least.
@@ -294,7 +296,7 @@ func (t *tap) update(x *exchange.Exchange, now time.Time) *store.Entry {
 	names, ok := vary(merged)
 	o := t.entry.Object
 	o.Stored = now
-	describe(&o, merged, life, now)
+	describe(&o, merged, life, now, t.entry.Info.(*kept).target)
 	if why != freshness.Kept || !ok || !sameNames(names, o.Vary) {
 		c.store.Remove(t.entry)
 		return &store.Entry{Object: o}

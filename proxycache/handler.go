@@ -94,9 +94,10 @@ func (l *look) flightKey(x *exchange.Exchange) string {
 
 // kept is what the cache knows of a stored response beside its bytes.
 type kept struct {
-	life freshness.Life
-	head freshness.Head
-	said said
+	life   freshness.Life
+	head   freshness.Head
+	said   said
+	target string // as the client asked for it
 }
 
 // find returns the latest response that matches, nil for none, and then whether there

@@ -27,15 +27,21 @@ type PagesRequest struct {
 	URL    string `json:"url"`     // why
 	Items  string `json:"items"`   // purge: as in X-LiteSpeed-Purge
 	DryRun bool   `json:"dry_run"` // purge: count only
+
+	// Only the caches of a proxied context of this uri, or of contexts that this processor
+	// answers for. "": all, and the page cache.
+	Context   string `json:"context"`
+	Processor string `json:"processor"`
 }
 
 // PagesAnswer is the answer to them.
 type PagesAnswer struct {
-	Entries []pagecache.Listed `json:"entries,omitempty"`
-	Count   int                `json:"count"`           // entries that there are, or that a purge is about
-	Last    *pagecache.Reason  `json:"last,omitempty"`  // why: of the last answer that was not stored
-	Cached  bool               `json:"cached"`          // why: the virtual host has a page cache
-	VHost   string             `json:"vhost,omitempty"` // why, purge
+	Entries []PageEntry       `json:"entries,omitempty"`
+	Count   int               `json:"count"`           // entries that there are, or that a purge is about
+	Last    *pagecache.Reason `json:"last,omitempty"`  // why: of the last answer that was not stored
+	Cached  bool              `json:"cached"`          // why: the virtual host has a page cache
+	Proxied bool              `json:"proxied"`         // why: it has caches of proxied contexts
+	VHost   string            `json:"vhost,omitempty"` // why, purge
 }
 
 // pageStores is the file below the server root that names the directories in which page
@@ -110,7 +116,7 @@ func (s *Server) noteStores() error {
 	return os.Rename(temp, path)
 }
 
-var errNoPages = errors.New("no virtual host of this server has a page cache")
+var errNoPages = errors.New("no virtual host of this server has a page cache, and no context one of its own")
 
 // most is how many entries a list has.
 const most = 1000
@@ -119,16 +125,17 @@ func (s *Server) listPages(w http.ResponseWriter, r *http.Request) {
 	var in PagesRequest
 	var out PagesAnswer
 	err := control.Read(r, &in)
-	c := s.pages.Load()
 	switch {
 	case err != nil:
-	case c == nil:
+	case in.oneContext() && len(s.proxied(&in, in.VHost)) == 0:
+		err = errNoContext
+	case s.pages.Load() == nil && len(s.proxied(&in, "")) == 0:
 		err = errNoPages
 	default:
 		if in.Most <= 0 || in.Most > most {
 			in.Most = most
 		}
-		out.Entries, out.Count = c.List(in.VHost, in.Path, in.Most)
+		out.Entries, out.Count = s.listAll(&in)
 	}
 	control.Answer(w, out, err)
 }
@@ -151,11 +158,8 @@ func (s *Server) why(in PagesRequest) (out PagesAnswer, err error) {
 	g := s.current.Load().Generation
 	site, name := g.PageCacheOf(in.VHost, u.Host)
 	out.VHost = name
-	if site == nil {
-		if name == "" {
-			return out, fmt.Errorf("no virtual host answers for %q", u.Host)
-		}
-		return out, nil
+	if name == "" {
+		return out, fmt.Errorf("no virtual host answers for %q", u.Host)
 	}
 	target := u.EscapedPath()
 	if target == "" {
@@ -164,8 +168,14 @@ func (s *Server) why(in PagesRequest) (out PagesAnswer, err error) {
 	if u.RawQuery != "" {
 		target += "?" + u.RawQuery
 	}
-	out.Cached = true
-	out.Entries, out.Last = site.Why(u.Scheme, u.Host, target)
+	if site != nil && !in.oneContext() {
+		list, last := site.Why(u.Scheme, u.Host, target)
+		out.Cached, out.Entries, out.Last = true, pageEntries(list), last
+	}
+	for _, c := range s.proxied(&in, name) {
+		out.Proxied = true
+		out.Entries = append(out.Entries, proxyEntries(&c, c.Cache.Of(u.Scheme, u.Host, target))...)
+	}
 	out.Count = len(out.Entries)
 	return out, nil
 }
@@ -183,23 +193,29 @@ func (s *Server) purgePages(w http.ResponseWriter, r *http.Request) {
 func (s *Server) purge(in PagesRequest) (out PagesAnswer, err error) {
 	g := s.current.Load().Generation
 	site, name := g.PageCacheOf(in.VHost, "")
+	if in.oneContext() {
+		site = nil
+	}
+	proxied := s.proxied(&in, name)
 	switch {
 	case in.VHost == "":
 		return out, errors.New("name the virtual host whose entries are to be purged")
 	case name == "":
 		return out, fmt.Errorf("virtual host %q is not declared", in.VHost)
-	case site == nil:
-		return out, fmt.Errorf("virtual host %q has no page cache", in.VHost)
+	case in.oneContext() && len(proxied) == 0:
+		return out, errNoContext
+	case site == nil && len(proxied) == 0:
+		return out, fmt.Errorf("virtual host %q has no page cache, and its contexts have none", in.VHost)
 	case strings.TrimSpace(in.Items) == "":
 		return out, errors.New("name what is to be purged: *, /path, tag=NAME")
 	}
-	n, bad := site.Cache.PurgeItems(name, in.Items, in.DryRun)
+	n, bad := purgeAll(site, name, proxied, in.Items, in.DryRun)
 	if bad != nil {
 		return out, fmt.Errorf("%q names nothing that can be purged", bad[0])
 	}
 	out.Count, out.VHost = n, name
 	if !in.DryRun {
-		s.log.Info("page cache purged", "vhost", name, "items", in.Items, "entries", n)
+		s.log.Info("cache purged", "vhost", name, "items", in.Items, "entries", n)
 	}
 	return out, nil
 }
@@ -227,7 +243,7 @@ func (s *Server) pageCacheCounts() metrics.PageCache {
 // cacheDocument is what /api/v1/cache tells.
 func (s *Server) cacheDocument() status.Caches {
 	n, p := s.pageCacheCounts(), s.kept.ProxyCacheCounts()
-	out := status.Caches{ProxyCache: status.ProxyCache{Entries: p.Entries, Bytes: p.Bytes, Hits: p.Hits, Misses: p.Misses}}
+	out := status.Caches{ProxyCache: status.ProxyCache{Entries: p.Entries, Bytes: p.Bytes, Hits: p.Hits, Misses: p.Misses, Contexts: s.contextCaches()}}
 	if c := s.pages.Load(); c != nil {
 		out.PageCache = &status.PageCache{Entries: n.Entries, Private: c.Totals().Private, Bytes: n.Bytes, DiskBytes: n.DiskBytes, DiskMax: n.DiskMax, Tags: n.Tags,
 			Hits: n.Hits, StaleHits: n.StaleHits, ErrorHits: n.ErrorHits, Misses: n.Misses, Bypasses: n.Bypasses,

@@ -34,6 +34,17 @@ type ProxyCache struct {
 	Bytes   int64  `json:"memory_bytes"`
 	Hits    uint64 `json:"hits"`
 	Misses  uint64 `json:"misses"`
+
+	Contexts []ContextCache `json:"contexts"` // each of them
+}
+
+// ContextCache is the cache of one context, known by names of the configuration alone.
+type ContextCache struct {
+	VHost     string `json:"vhost"`
+	Context   string `json:"context"`
+	Processor string `json:"processor"`
+	Entries   int64  `json:"entries"`
+	Bytes     int64  `json:"memory_bytes"`
 }
 
 func (a *API) cache(*http.Request) (int, any) {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"httpjet/pagecache"
 	"httpjet/server"
 )
 
-// cacheCmd is what an operator asks the page cache of a running server.
+// cacheCmd is what an operator asks the page cache of a running server, and the caches of
+// its proxied contexts.
 func cacheCmd(dir *string) *cobra.Command {
-	cmd := &cobra.Command{Use: "cache", Short: "Look into the page cache of the running server, and purge it", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "cache", Short: "Look into the caches of the running server, and purge them", Args: cobra.NoArgs}
 	cmd.AddCommand(cacheListCmd(dir), cacheWhyCmd(dir), cachePurgeCmd(dir))
 	return cmd
 }
@@ -47,10 +47,17 @@ func cacheListCmd(dir *string) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
+	addContextFlags(cmd, &in)
 	cmd.Flags().StringVar(&in.VHost, "vhost", "", "virtual host; without it: all")
 	cmd.Flags().IntVar(&in.Most, "most", 100, "entries to list, at most 1000")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return cmd
+}
+
+// addContextFlags are the names of the cache of a proxied context.
+func addContextFlags(cmd *cobra.Command, in *server.PagesRequest) {
+	cmd.Flags().StringVar(&in.Context, "context", "", "only the proxyCache of the context with this uri")
+	cmd.Flags().StringVar(&in.Processor, "processor", "", "only proxyCache of contexts that this processor answers for")
 }
 
 func cacheWhyCmd(dir *string) *cobra.Command {
@@ -77,6 +84,7 @@ func cacheWhyCmd(dir *string) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
+	addContextFlags(cmd, &in)
 	cmd.Flags().StringVar(&in.VHost, "vhost", "", "virtual host; without it: the one that the host name leads to")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return cmd
@@ -87,10 +95,11 @@ func cachePurgeCmd(dir *string) *cobra.Command {
 	var in server.PagesRequest
 	cmd := &cobra.Command{
 		Use:   "purge VHOST ITEM...",
-		Short: "Purge entries of a virtual host, as X-LiteSpeed-Purge of an application does",
+		Short: "Purge entries of a virtual host and its proxied contexts, as X-LiteSpeed-Purge of an application does",
 		Long: "ITEM is * for all, /path for all hosts, queries and variants of a path, /path?query, tag=NAME,\n" +
 			"or one of these with * at its end for all that begin so. The word stale before them makes\n" +
-			"entries stale: each is served once more while it is made anew.",
+			"entries stale: each is served once more while it is made anew. Caches of proxied contexts\n" +
+			"have no tags, and nothing in them becomes stale: it goes.",
 		Example: "  httpjet cache purge shop /products/7 'tag=front*' --dry-run",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,6 +117,7 @@ func cachePurgeCmd(dir *string) *cobra.Command {
 		},
 	}
 	a.flags(cmd)
+	addContextFlags(cmd, &in)
 	cmd.Flags().BoolVar(&in.DryRun, "dry-run", false, "only say how many entries that is about")
 	return cmd
 }
@@ -119,7 +129,7 @@ func countOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-func writeEntries(w io.Writer, list []pagecache.Listed) {
+func writeEntries(w io.Writer, list []server.PageEntry) {
 	if len(list) == 0 {
 		return
 	}
@@ -127,8 +137,11 @@ func writeEntries(w io.Writer, list []pagecache.Listed) {
 	fmt.Fprintf(t, "VHOST\tURL\tKIND\tSTATUS\tBYTES\tSTATE\tAGE\tFRESH FOR\tVARY\tTAGS\n")
 	for _, e := range list {
 		kind := "public"
-		if e.Private {
+		switch {
+		case e.Private:
 			kind = "private"
+		case e.Context != "":
+			kind = "proxy " + e.Context
 		}
 		for _, c := range e.Codings {
 			kind += ", " + c
@@ -143,8 +156,8 @@ func writeEntries(w io.Writer, list []pagecache.Listed) {
 }
 
 func writeWhy(w io.Writer, out *server.PagesAnswer) {
-	if !out.Cached {
-		fmt.Fprintf(w, "virtual host %s has no page cache\n", out.VHost)
+	if !out.Cached && !out.Proxied {
+		fmt.Fprintf(w, "virtual host %s has no page cache, and its contexts have none\n", out.VHost)
 		return
 	}
 	fmt.Fprintf(w, "virtual host %s: %s\n", out.VHost, countOf(out.Count, "entry", "entries"))
