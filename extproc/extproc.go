@@ -111,6 +111,8 @@ type Call struct {
 
 	HeadTimeout time.Duration // overrides the target's when > 0 (R-CTX-10)
 	Now         time.Time     // a recent reading of the clock; zero: Do reads it
+	Received    time.Time     // when the request was in, for metrics; zero: not known
+	Alone       bool          // no other peer could have the call: of LSAPI, one that restarts is waited for
 
 	// HeadBy is when the reply head has to be in, whatever the call waits for
 	// until then: a permit, a connection, the upload or the head (R-TMO-4). It
@@ -150,6 +152,9 @@ type Reply struct {
 	// Took is the time from the begin of the call, once it had its permit, to this
 	// head; 0 if the client does not measure it.
 	Took time.Duration
+
+	// PID is the process that answers, 0 if the protocol does not tell.
+	PID int
 }
 
 // Close ends the use of the connection. It is reused only if the body was read

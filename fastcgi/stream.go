@@ -51,6 +51,9 @@ func (s *stream) Buffered() int {
 
 func (s *stream) Begun() bool { return s.out.any }
 
+// PID is not told by the protocol.
+func (s *stream) PID() int { return 0 }
+
 func (s *stream) End() {
 	s.out, s.rest = stdout{br: s.out.br}, nil
 	s.fields.Reset()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"httpjet/budget"
@@ -189,6 +190,21 @@ func (cv *conversation) stale(err error) bool {
 	return cv.up.fault == nil && (cv.up.written == 0 || idempotent(cv.call.Method))
 }
 
+// unread reports whether open failed with err because the application closed the
+// connection with the request unread, so that an idempotent one, which is still whole,
+// may be sent again: the kernel resets such a connection (R-LSAPI-3).
+func (cv *conversation) unread(err error) bool {
+	if cv.cn.stream.Begun() || cv.ctx.Err() != nil || cv.call.NoReplay || !idempotent(cv.call.Method) ||
+		!errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		return false
+	}
+	if cv.up.live && cv.up.done != nil {
+		return false
+	}
+	cv.up.stop(false)
+	return cv.up.fault == nil
+}
+
 // abandon ends a conversation that has no head. The caller still owns the permit
 // of its connection and the body.
 func (cv *conversation) abandon(err error) error {
@@ -230,7 +246,7 @@ func (cv *conversation) fail(err error) error {
 func (cv *conversation) reply() *extproc.Reply {
 	cv.answer = extproc.Reply{
 		Status: cv.head.Status, Fields: cv.head.Fields, Length: cv.head.Length,
-		Body: cv, Buffered: cv.cn.buffered, Done: cv.cn.done,
+		Body: cv, Buffered: cv.cn.buffered, Done: cv.cn.done, PID: cv.cn.stream.PID(),
 	}
 	return &cv.answer
 }

@@ -15,6 +15,9 @@ type Counts struct {
 	Requests [len(Outcomes)]atomic.Uint64 // calls that have ended, by outcome
 	Poisoned [len(Reasons)]atomic.Uint64  // connections that their call made useless, by reason
 	Stderr   atomic.Uint64                // bytes that applications wrote to STDERR
+	Resets   atomic.Uint64                // calls sent again because the application had not read them
+	Redials  atomic.Uint64                // dials after one that was refused
+	Unfit    atomic.Uint64                // idle connections that were found to be closed, or too old, when they were taken
 }
 
 // Outcomes of calls, as R-LOG-2 names those of attempts.

@@ -88,6 +88,8 @@ type Stream interface {
 	Buffered() int
 	// Begun reports whether a byte of the reply has come.
 	Begun() bool
+	// PID is the process at the other end, 0 if it has not told.
+	PID() int
 	// End forgets the reply.
 	End()
 }
@@ -107,8 +109,34 @@ type Options struct {
 	Counts *Counts        // what is counted; nil: nobody asks
 	Places *Places        // shared by clients that may meet at an address; nil: none does
 
+	Again Again // what is tried once more; the zero value: what R-FCGI-12 has
+	Timed Timed // told how long what took; nil: nobody asks
+
 	// Dial connects to the target; nil: as the zero extproc.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Again says what a client tries once more by itself, besides a call whose kept
+// connection turns out to have been closed.
+type Again struct {
+	// Resets is how often an idempotent call is sent again, after Pause, because the
+	// application closed its connection without having read it.
+	Resets int
+	Pause  time.Duration
+	// Refused is for how long, from the first dial that is refused on, calls that no
+	// other peer could have (Call.Alone) dial again every so often instead of failing:
+	// an application that restarts is waited for, and one that stays away fails at once
+	// behind that. InitTimeout bounds it too.
+	Refused, Every time.Duration
+}
+
+// Timed is told of each call how long it was on its way here (Dispatched, only where
+// Call.Received says when the request was in), how long it waited for a connection, and
+// then for the head of its reply.
+type Timed interface {
+	Dispatched(time.Duration)
+	Acquired(time.Duration)
+	Answered(time.Duration)
 }
 
 // Client is an extproc.Client for one target. It may be used by many goroutines.
@@ -121,6 +149,8 @@ type Client struct {
 	pool     pool
 	places   *Places
 	counts   *Counts
+	again    Again
+	timed    Timed
 	bufs     sync.Pool // of *[]byte, for requests being sent
 }
 
@@ -149,8 +179,8 @@ func New(t extproc.Target, p Protocol, o Options) *Client {
 		o.Dial = (&extproc.Dialer{}).Dial
 	}
 	c := &Client{
-		protocol: p, tokens: p.Tokens(), frame: p.Frame(), target: t, bodies: o.Bodies, places: o.Places, counts: o.Counts,
-		pool: pool{target: t, unavailable: p.Tokens().Unavailable, stream: p.Stream, kept: kept, dial: o.Dial, permits: budget.NewPermits(n)},
+		protocol: p, tokens: p.Tokens(), frame: p.Frame(), target: t, bodies: o.Bodies, places: o.Places, counts: o.Counts, again: o.Again, timed: o.Timed,
+		pool: pool{target: t, unavailable: p.Tokens().Unavailable, stream: p.Stream, kept: kept, dial: o.Dial, again: o.Again, counts: o.Counts, permits: budget.NewPermits(n)},
 	}
 	c.pool.place = o.Places.join(t, &c.pool)
 	return c
@@ -194,11 +224,15 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 	if err != nil {
 		return nil, false, err
 	}
-	cn, now, err := c.pool.acquire(ctx, b.length == 0 && size < askMax/2, !idempotent(call.Method))
+	began := time.Now()
+	cn, now, err := c.pool.acquire(ctx, began, b.length == 0 && size < askMax/2, !idempotent(call.Method), call.Alone)
+	if c.timed != nil {
+		c.timing(call, began, now)
+	}
 	if err != nil {
 		return nil, false, err
 	}
-	for {
+	for resets := 0; ; {
 		cv := c.newConversation(ctx, call, cn, b)
 		cv.up.buf = c.protocol.Append(cv.up.buf, r, size)
 		err := cv.open(now)
@@ -206,23 +240,55 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 			if cn.reused && !c.pool.keeps.Load() {
 				c.pool.keeps.Store(true)
 			}
-			return cv.reply(), true, nil
+			reply := cv.reply()
+			if c.timed != nil {
+				reply.Took = time.Since(now)
+				c.timed.Answered(reply.Took)
+			}
+			return reply, true, nil
 		}
 		stale := cv.stale(err)
+		unread := !stale && resets < c.again.Resets && cv.unread(err)
 		err = cv.abandon(err)
-		if !stale {
+		switch {
+		case stale:
+			// The application closed the kept connection as we took it: once
+			// more on a new one, under the same permit (R-FCGI-12).
+			c.counts.Poisoned[whyStale].Add(1)
+			c.pool.keeps.Store(false)
+		case unread && pause(ctx, c.again.Pause): // R-LSAPI-3
+			resets++
+			c.counts.Poisoned[whyProtocol].Add(1)
+			c.counts.Resets.Add(1)
+		default:
 			c.pool.drop(cn)
 			return nil, true, err
 		}
-		// The application closed the kept connection as we took it: once
-		// more on a new one, under the same permit (R-FCGI-12).
-		c.counts.Poisoned[whyStale].Add(1)
-		c.pool.keeps.Store(false)
-		if cn, err = c.pool.connect(ctx, time.Now().Add(c.target.InitTimeout)); err != nil {
+		if cn, err = c.pool.connect(ctx, time.Now().Add(c.target.InitTimeout), call.Alone); err != nil {
 			c.pool.permits.Release()
 			return nil, false, err
 		}
 		now = time.Now()
+	}
+}
+
+// timing tells how long a call was on its way, and waited for a connection.
+func (c *Client) timing(call *extproc.Call, began, now time.Time) {
+	if !call.Received.IsZero() {
+		c.timed.Dispatched(began.Sub(call.Received))
+	}
+	c.timed.Acquired(max(0, now.Sub(began)))
+}
+
+// pause waits for d, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

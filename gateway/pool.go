@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"httpjet/budget"
@@ -29,6 +30,9 @@ type pool struct {
 	permits     *budget.Permits
 	dialing     atomic.Int32
 	place       *place // where the application is, shared with other clients of it
+	again       Again
+	counts      *Counts
+	refused     atomic.Int64 // Unix nanoseconds of the first of the dials that are refused; 0: none is
 
 	// keeps: the application has answered on a kept connection, and has not closed one
 	// unasked since. Some close each, whatever KEEP_CONN says, a moment after its answer.
@@ -47,14 +51,13 @@ const closesWithin = 100 * time.Millisecond
 // from idle it is taken, expired, or closed because it spoke or died unasked.
 
 // acquire takes an idle connection, or dials one, within InitTimeout. now is the
-// time when it has it. unseen: the caller finds out itself if an idle one is
+// time when it has it, or has failed. alone: no other peer could have the call. unseen: the caller finds out itself if an idle one is
 // still fit for use. once: the request cannot be sent again, so while nothing shows
 // that the application keeps connections, one that it may be closing is none for it.
-func (p *pool) acquire(ctx context.Context, unseen, once bool) (cn *conn, now time.Time, err error) {
-	began := time.Now()
+func (p *pool) acquire(ctx context.Context, began time.Time, unseen, once, alone bool) (cn *conn, now time.Time, err error) {
 	waited, err := p.permit(ctx)
 	if err != nil {
-		return nil, began, err
+		return nil, time.Now(), err
 	}
 	if now = began; waited {
 		now = time.Now()
@@ -72,13 +75,14 @@ func (p *pool) acquire(ctx context.Context, unseen, once bool) (cn *conn, now ti
 			return cn, now, nil
 		default:
 			p.keeps.Store(false)
+			p.counts.Unfit.Add(1)
 		}
 		cn.nc.Close()
 	}
-	cn, err = p.connect(ctx, began.Add(p.target.InitTimeout))
+	cn, err = p.connect(ctx, began.Add(p.target.InitTimeout), alone)
 	if err != nil {
 		p.permits.Release()
-		return nil, now, err
+		return nil, time.Now(), err
 	}
 	return cn, time.Now(), nil
 }
@@ -99,13 +103,20 @@ func (p *pool) permit(ctx context.Context) (waited bool, err error) {
 }
 
 // connect dials under a permit that the caller holds.
-func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
+func (p *pool) connect(ctx context.Context, deadline time.Time, alone bool) (*conn, error) {
 	dctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	p.dialing.Add(1)
 	defer p.dialing.Add(-1)
 	nc, err := p.dial(dctx, p.target.Network, p.target.Address)
+	for err != nil && alone && p.comesBack(err) && pause(dctx, p.again.Every) {
+		p.counts.Redials.Add(1)
+		nc, err = p.dial(dctx, p.target.Network, p.target.Address)
+	}
 	if err == nil {
+		if p.refused.Load() != 0 {
+			p.refused.Store(0)
+		}
 		return newConn(nc, p.stream), nil
 	}
 	if ctx.Err() != nil {
@@ -118,6 +129,20 @@ func (p *pool) connect(ctx context.Context, deadline time.Time) (*conn, error) {
 		e.Fields = why.Fields
 	}
 	return nil, e
+}
+
+// comesBack reports whether a dial that failed with err is to be tried again: the
+// application is not there, and has not been away for longer than it may take to come
+// back (R-LSAPI-3).
+func (p *pool) comesBack(err error) bool {
+	if p.again.Refused <= 0 || !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) {
+		return false
+	}
+	now := time.Now()
+	if p.refused.CompareAndSwap(0, now.UnixNano()) {
+		return true
+	}
+	return now.UnixNano()-p.refused.Load() < int64(p.again.Refused)
 }
 
 // pop takes the newest idle connection, nil if there is none.

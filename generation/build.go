@@ -16,6 +16,7 @@ import (
 	"httpjet/domains"
 	"httpjet/extproc"
 	"httpjet/probes"
+	"httpjet/script"
 	"httpjet/static"
 	"httpjet/tlsconf"
 	"httpjet/tunnels"
@@ -43,7 +44,8 @@ type builder struct {
 	tickets *tlsconf.Tickets
 	acme    bool            // certificates are issued
 	warned  map[string]bool // by what was said, see warnOnce
-	host    *xmlconf.Host   // whose processors are described; nil: the server's
+	slow    map[*xmlconf.SlowLog]*script.Slow
+	host    *xmlconf.Host // whose processors are described; nil: the server's
 }
 
 // Build resolves cfg. It always returns a generation, whose leases the caller
@@ -54,7 +56,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &builder{cfg: cfg, kept: kept, opt: opt, fs: fs, hosts: map[string]*contexts.VHost{}, static: map[string]*static.Handler{},
-		probed: map[peerKey]bool{}, warned: map[string]bool{}, sockets: map[string]*processor{}}
+		probed: map[peerKey]bool{}, warned: map[string]bool{}, sockets: map[string]*processor{}, slow: map[*xmlconf.SlowLog]*script.Slow{}}
 	b.g = &Generation{Number: numbers.Add(1), Hash: cfg.Hash, Built: time.Now(), Config: cfg,
 		tunnels: map[string]*tunnels.Set{}, tls: map[string]*tlsconf.Names{}, quic: map[string]bool{}, HTTP3: cfg.Server.HTTP3(), logs: map[string][]hostLog{}, metrics: kept.Metrics, log: opt.Log,
 		files: docroot.NewCache(docroot.CacheOptions{

@@ -542,7 +542,7 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 // appOptions are the options of all that speaks to a FastCGI application.
 func (b *builder) appOptions(h *host, p *processor) script.Options {
 	o := script.Options{Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", DocRoot: h.Conf.DocRoot,
-		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log}
+		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log, Slow: b.slowLog(h)}
 	if p.runs == xmlconf.KindLSAPI {
 		o.Unavailable = "lsapi_unavailable"
 	}

@@ -135,7 +135,11 @@ func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
 func (b *builder) application(t extproc.Target, dial func(ctx context.Context, network, address string) (net.Conn, error)) extproc.Client {
 	c, release := b.kept.Apps.Acquire(t, func() *gateway.Client {
 		if t.Kind == extproc.KindLSAPI {
-			return lsapi.New(t, gateway.Options{Bodies: b.kept.Bodies, Counts: &b.kept.LSAPI, Places: &b.kept.Places, Dial: dial})
+			o := gateway.Options{Bodies: b.kept.Bodies, Counts: &b.kept.LSAPI, Places: &b.kept.Places, Dial: dial}
+			if b.kept.Metrics != nil {
+				o.Timed = b.kept.Metrics.LSAPITimes()
+			}
+			return lsapi.New(t, o)
 		}
 		return fastcgi.New(t, fastcgi.Options{Bodies: b.kept.Bodies, Counts: &b.kept.FastCGI, Places: &b.kept.Places, Dial: dial})
 	})

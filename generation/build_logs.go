@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"httpjet/accesslog"
+	"httpjet/script"
 	"httpjet/xmlconf"
 )
 
@@ -78,6 +79,22 @@ func (b *builder) buildHostLogs(h *xmlconf.Host) {
 	if e := h.Conf.Logging.Log; e != nil && e.UseServer == 0 && e.FileName != "" {
 		b.fs.Info("I-ERRORLOG", e.Where, "", "virtual host %q: error lines go to the server's error log", h.Name)
 	}
+}
+
+// slowLog is the log of slow requests of a host, nil without one.
+func (b *builder) slowLog(h *host) *script.Slow {
+	c := h.Conf.Logging.SlowLog
+	if c == nil {
+		c = b.cfg.Server.Logging.SlowLog
+	}
+	if c == nil {
+		return nil
+	}
+	if b.slow[c] == nil {
+		path := or(c.FileName, filepath.Join(b.cfg.Root, "logs/httpjet_slow.log"))
+		b.slow[c] = &script.Slow{Threshold: c.Threshold, Sample: c.Sample, Out: b.buildSink(accesslog.Options{Path: path, RollingSize: c.RollingSize, KeepDays: c.KeepDays})}
+	}
+	return b.slow[c]
 }
 
 func (b *builder) buildAccessLog(a *xmlconf.AccessLog) hostLog {

@@ -1,14 +1,18 @@
 package generation
 
 import (
+	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"httpjet/accesslog"
 	"httpjet/exchange"
+	"httpjet/metrics"
+	"httpjet/script"
 	"httpjet/xmlconf"
 )
 
@@ -94,4 +98,59 @@ func TestAccessLogFormats(t *testing.T) {
 	f(`<logFormat>"%{Referer}i" %m "%U"</logFormat>`, "\"https://r/\" GET \"/a\"\n")
 	f(`<logFormat>"%m %s"</logFormat>`, "GET 200\n")
 	f(`<logFormat>%h %Z %{x}a</logFormat>`, "192.0.2.1 - -\n", "W-LOGFORMAT")
+}
+
+// R-LSAPI-7: a host's log of slow requests goes before the server's, handlers of one log
+// share it, and without one there is none.
+func TestSlowLogOfHosts(t *testing.T) {
+	load := func(server, host string) (*builder, *xmlconf.Findings) {
+		t.Helper()
+		root := t.TempDir()
+		for name, text := range map[string]string{
+			"conf/httpd_config.xml": `<httpServerConfig>` + server + `<virtualHostList><virtualHost><name>v</name><vhRoot>.</vhRoot><configFile>conf/v.xml</configFile></virtualHost></virtualHostList></httpServerConfig>`,
+			"conf/v.xml":            `<virtualHostConfig><docRoot>html</docRoot>` + host + `</virtualHostConfig>`,
+			"html/x":                "",
+		} {
+			name = filepath.Join(root, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fs := &xmlconf.Findings{}
+		cfg := xmlconf.LoadServer(root, fs)
+		if cfg == nil {
+			t.Fatal(fs.All())
+		}
+		b := &builder{cfg: cfg, kept: &Kept{Metrics: metrics.New()}, fs: fs, g: &Generation{}, slow: map[*xmlconf.SlowLog]*script.Slow{}}
+		t.Cleanup(func() {
+			for _, release := range b.g.leases {
+				release()
+			}
+		})
+		return b, fs
+	}
+	f := func(server, host, path string, want script.Slow) {
+		t.Helper()
+		b, fs := load(server, host)
+		h := &host{Host: b.cfg.VHosts[0]}
+		got := b.slowLog(h)
+		if path == "" {
+			if got != nil || fs.Failed() {
+				t.Errorf("%+v, %v", got, fs.All())
+			}
+			return
+		}
+		if got != b.slowLog(h) || len(b.g.sinks) != 1 {
+			t.Errorf("%d logs", len(b.g.sinks))
+		}
+		if to := b.g.sinks[0].Options(); to.Path != filepath.Join(b.cfg.Root, path) || to.RollingSize != 64<<20 || to.KeepDays != 30 || got.Threshold != want.Threshold || got.Sample != want.Sample {
+			t.Errorf("%+v, %v, %d", to, got.Threshold, got.Sample)
+		}
+	}
+	f("", "", "", script.Slow{})
+	f("<logging><slowLog/></logging>", "", "logs/httpjet_slow.log", script.Slow{Threshold: 50 * time.Millisecond, Sample: 128})
+	f("<logging><slowLog/></logging>", "<logging><slowLog><fileName>logs/v.slow</fileName><threshold>2</threshold><sample>0</sample></slowLog></logging>", "logs/v.slow", script.Slow{Threshold: 2 * time.Second})
+	if _, fs := load("<logging><slowLog><threshold>0</threshold></slowLog></logging>", ""); !fs.Failed() {
+		t.Error("a threshold of 0 is taken")
+	}
 }

@@ -227,7 +227,8 @@ func (g *Generation) LSAPI(n *gateway.Counts) metrics.Gateway {
 }
 
 func (g *Generation) gateway(kind xmlconf.ProcessorKind, n *gateway.Counts) metrics.Gateway {
-	out := metrics.Gateway{Requests: map[string]uint64{}, Poisoned: map[string]uint64{}, StderrBytes: n.Stderr.Load()}
+	out := metrics.Gateway{Requests: map[string]uint64{}, Poisoned: map[string]uint64{}, StderrBytes: n.Stderr.Load(),
+		Unfit: n.Unfit.Load(), Resets: n.Resets.Load(), Redials: n.Redials.Load()}
 	for i := range n.Requests {
 		out.Requests[gateway.Outcomes[i]] = n.Requests[i].Load()
 	}

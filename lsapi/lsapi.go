@@ -5,6 +5,7 @@ package lsapi
 
 import (
 	"bufio"
+	"time"
 
 	"httpjet/extproc"
 	"httpjet/gateway"
@@ -14,7 +15,21 @@ import (
 // lsapi_protocol. It dials nothing. Its calls are those of package fastcgi: of their
 // Params, the fields of the request (HTTP_*) and the description of its body travel
 // as fields, the others as environment.
-func New(t extproc.Target, o gateway.Options) *gateway.Client { return gateway.New(t, protocol{}, o) }
+//
+// By itself it tries once more what R-LSAPI-3 has: calls that lsphp has not read, and
+// dials that are refused while it restarts.
+func New(t extproc.Target, o gateway.Options) *gateway.Client {
+	o.Again = gateway.Again{Resets: resets, Pause: resetPause, Refused: refusedFor, Every: refusedEvery}
+	return gateway.New(t, protocol{}, o)
+}
+
+// Numbers of R-LSAPI-3. A program that httpjet starts refuses nobody: dials wait for it.
+const (
+	resets       = 2
+	resetPause   = 25 * time.Millisecond
+	refusedFor   = 30 * time.Second
+	refusedEvery = 40 * time.Millisecond
+)
 
 // protocol is LSAPI, one request at a time on a connection (R-LSAPI-2).
 type protocol struct{}

@@ -19,6 +19,7 @@ type stream struct {
 	begun  bool // a byte of the reply was read
 	headIn bool
 	left   int // content bytes left of the RESP_STREAM at hand
+	pid    int // of the child, which tells it once for a connection; 0: not yet
 	err    error
 
 	fields exchange.Fields // memory of the replies, one after the other
@@ -29,6 +30,8 @@ type stream struct {
 func (s *stream) Begin(log *gateway.Stderr) {
 	s.stderr, s.begun, s.headIn, s.left, s.err = log, false, false, 0, nil
 }
+
+func (s *stream) PID() int { return s.pid }
 
 func (s *stream) Head() (h gateway.Head, err error) {
 	h.Fields = s.fields
@@ -91,6 +94,7 @@ func (s *stream) log(p header) error {
 			return cut(err)
 		}
 		if string(b[:4]) == "\x00PID" {
+			s.pid = int(p.order.Uint32(b[4:]))
 			s.br.Discard(noticeLen)
 			return nil
 		}

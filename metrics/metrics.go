@@ -56,6 +56,7 @@ type Metrics struct {
 	upstream   durations // to the reply head
 	rewrite    durations
 	lookup     durations // in caches
+	lsapi      [3]durations
 	litespeed  *litespeed
 	errors     map[string]prometheus.Counter // by token of R-HDR-8; read only
 	reloads    [2]prometheus.Counter         // failure, success
@@ -79,6 +80,9 @@ func New() *Metrics {
 		"Time of an attempt at an HTTP upstream, from its permit to the head of the reply, a dial included.")
 	m.rewrite.register(m.registry, "httpjet_phase_rewrite_seconds", "Time that the rewrite rules of a request took, where there are any.")
 	m.lookup.register(m.registry, "httpjet_phase_cache_lookup_seconds", "Time of a look-up in the page cache or a proxyCache.")
+	for i, h := range lsapiTimes {
+		m.lsapi[i].register(m.registry, h[0], h[1])
+	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "httpjet_process_rss_bytes", Help: "Memory of the process that is in RAM."}, residentBytes))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -49,7 +49,8 @@ type Options struct {
 	HeadTimeout time.Duration    // until the reply head; 0: the target's
 	BodyTimeout time.Duration    // longest pause of a body held for several peers; 0: any
 
-	Log *slog.Logger // receives what applications write to STDERR; nil: dropped
+	Slow *Slow        // of slow requests; nil: there is none
+	Log  *slog.Logger // receives what applications write to STDERR; nil: dropped
 }
 
 // Handler runs scripts. It does not change but for what it remembers.
@@ -129,7 +130,7 @@ func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) err
 			at = time.Now()
 		}
 		res.Begin(x, at)
-		err = h.attempt(x, call, &res, take)
+		err = h.timed(x, call, &res, take)
 		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
 			return err
 		}
@@ -149,6 +150,24 @@ func relay(x *exchange.Exchange, r *extproc.Reply) error {
 		forward.StripPolicy(&r.Fields)
 	}
 	return streaming.Relay(x, r)
+}
+
+// timed is attempt with a line in the log of slow requests.
+func (h *Handler) timed(x *exchange.Exchange, call *extproc.Call, res *groups.Reservation, take taker) error {
+	if h.o.Slow == nil {
+		return h.attempt(x, call, res, take)
+	}
+	name := x.Resource.Filename
+	if h.o.URI != "" {
+		name = h.o.URI
+	}
+	n := noted{began: time.Now()}
+	err := h.attempt(x, call, res, func(x *exchange.Exchange, r *extproc.Reply) error {
+		n.answered(r)
+		return take(x, r)
+	})
+	h.o.Slow.note(x, name, &n, err)
+	return err
 }
 
 // attempt makes the call to one peer, whose reply goes to take.
@@ -238,6 +257,7 @@ func (c *cgiCall) fill(h *Handler, x *exchange.Exchange, t target) *extproc.Call
 	c.call = extproc.Call{
 		Method: x.Req.Method, URI: x.Req.Target, Host: x.Req.Host, Fields: &c.fields, Params: &c.params,
 		Length: x.Req.Length, HeadTimeout: h.o.HeadTimeout, Crowded: x.Crowded,
+		Received: x.Began, Alone: h.o.Group.Len() == 1,
 	}
 	if t.filename != "" { // a context is no script
 		c.call.PHP = x.PHP

@@ -143,6 +143,19 @@ type Logging struct {
 	Log           *ErrorLog    `conf:"log" doc:"error log"`
 	AccessLogs    []*AccessLog `conf:"accessLog" doc:"access logs; each gets every request of its scope"`
 	CompletionLog bool         `conf:"completionLog" default:"0" as:"honoured" doc:"one JSON object for each request on stdout, without path and fields"`
+	SlowLog       *SlowLog     `conf:"slowLog" as:"honoured,strict" doc:"slow requests of applications; that of a virtual host goes before the server's"`
 	_             struct{}     `conf:"enableAioLog" as:"obsolete" why:"always" doc:"asynchronous writes"`
 	_             struct{}     `conf:"enableStderrLog" as:"later,minor" default:"1" doc:"stderr.log"`
+}
+
+// SlowLog is the log of requests that applications, FastCGI and LSAPI, are slow to
+// answer. Its lines have fields between tabs: time, milliseconds to the end of the answer,
+// milliseconds to its head, status, virtual host, method, URI, script, process, request id.
+type SlowLog struct {
+	Block
+	FileName    string        `conf:"fileName" unit:"log" expand:"1" doc:"path, relative to the server root; stdout, stderr; absent: logs/httpjet_slow.log"`
+	Threshold   time.Duration `conf:"threshold" unit:"s" range:"1ms..3600" default:"50ms" doc:"requests that take as long have a line"`
+	Sample      int           `conf:"sample" range:"0..1000000" default:"128" doc:"of the others one in so many has one too; 0: none"`
+	RollingSize int64         `conf:"rollingSize" unit:"size" range:"0.." default:"64M" doc:"size of rotation; 0: never"`
+	KeepDays    int           `conf:"keepDays" range:"0.." default:"30" doc:"age of deletion; 0: keep"`
 }
