@@ -103,12 +103,12 @@ func TestAccessLogFormats(t *testing.T) {
 // R-LSAPI-7: a host's log of slow requests goes before the server's, handlers of one log
 // share it, and without one there is none.
 func TestSlowLogOfHosts(t *testing.T) {
-	load := func(server, host string) (*builder, *xmlconf.Findings) {
+	load := func(server, conf string) (*builder, *xmlconf.Findings) {
 		t.Helper()
 		root := t.TempDir()
 		for name, text := range map[string]string{
 			"conf/httpd_config.xml": `<httpServerConfig>` + server + `<virtualHostList><virtualHost><name>v</name><vhRoot>.</vhRoot><configFile>conf/v.xml</configFile></virtualHost></virtualHostList></httpServerConfig>`,
-			"conf/v.xml":            `<virtualHostConfig><docRoot>html</docRoot>` + host + `</virtualHostConfig>`,
+			"conf/v.xml":            `<virtualHostConfig><docRoot>html</docRoot>` + conf + `</virtualHostConfig>`,
 			"html/x":                "",
 		} {
 			name = filepath.Join(root, name)
@@ -129,9 +129,9 @@ func TestSlowLogOfHosts(t *testing.T) {
 		})
 		return b, fs
 	}
-	f := func(server, host, path string, want script.Slow) {
+	f := func(server, conf, path string, threshold time.Duration, sample int) {
 		t.Helper()
-		b, fs := load(server, host)
+		b, fs := load(server, conf)
 		h := &host{Host: b.cfg.VHosts[0]}
 		got := b.slowLog(h)
 		if path == "" {
@@ -143,13 +143,13 @@ func TestSlowLogOfHosts(t *testing.T) {
 		if got != b.slowLog(h) || len(b.g.sinks) != 1 {
 			t.Errorf("%d logs", len(b.g.sinks))
 		}
-		if to := b.g.sinks[0].Options(); to.Path != filepath.Join(b.cfg.Root, path) || to.RollingSize != 64<<20 || to.KeepDays != 30 || got.Threshold != want.Threshold || got.Sample != want.Sample {
+		if to := b.g.sinks[0].Options(); to.Path != filepath.Join(b.cfg.Root, path) || to.RollingSize != 64<<20 || to.KeepDays != 30 || got.Threshold != threshold || got.Sample != sample {
 			t.Errorf("%+v, %v, %d", to, got.Threshold, got.Sample)
 		}
 	}
-	f("", "", "", script.Slow{})
-	f("<logging><slowLog/></logging>", "", "logs/httpjet_slow.log", script.Slow{Threshold: 50 * time.Millisecond, Sample: 128})
-	f("<logging><slowLog/></logging>", "<logging><slowLog><fileName>logs/v.slow</fileName><threshold>2</threshold><sample>0</sample></slowLog></logging>", "logs/v.slow", script.Slow{Threshold: 2 * time.Second})
+	f("", "", "", 0, 0)
+	f("<logging><slowLog/></logging>", "", "logs/httpjet_slow.log", 50*time.Millisecond, 128)
+	f("<logging><slowLog/></logging>", "<logging><slowLog><fileName>logs/v.slow</fileName><threshold>2</threshold><sample>0</sample></slowLog></logging>", "logs/v.slow", 2*time.Second, 0)
 	if _, fs := load("<logging><slowLog><threshold>0</threshold></slowLog></logging>", ""); !fs.Failed() {
 		t.Error("a threshold of 0 is taken")
 	}
