@@ -51,7 +51,7 @@ func (b *builder) anyHost(h *host) func(scheme, authority string) (*contexts.Tar
 	p := adHocProcessor(h.Name, "any host")
 	hop := b.buildHop(h, p, nil)
 	same := proxy.Handler{Forward: hop, Answered: b.kept.Metrics.Answered, Bodies: b.kept.Bodies, Retry: b.buildRetry(retryOf(p, nil)),
-		Tunnels: b.routeTunnels(h, p.decl.Name, "")}
+		Tunnels: b.routeTunnels(h, p.decl.Name, ""), Generation: b.open}
 	buildTimes(&same, p, nil)
 	all, name := b.anyHosts, h.Name
 	return func(scheme, authority string) (*contexts.Target, error) {

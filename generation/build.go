@@ -38,6 +38,7 @@ type builder struct {
 	probed   map[peerKey]bool
 	anyHosts *anyHosts // nil: no rule names hosts of requests
 	prints   xmlconf.Fingerprints
+	open     *tunnels.Set // tunnels that begin with this generation
 
 	sockets map[string]*processor // by the path at which it is started
 	types   *compress.Types       // of answers that are coded
@@ -63,6 +64,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 			MaxFile: cfg.Server.Tuning.MaxCachedFileSize, MaxBytes: cfg.Server.Tuning.TotalInMemCacheSize}),
 		table: &contexts.Table{Listeners: map[string]*domains.Map[*contexts.VHost]{}, HTTPS: map[string]contexts.HTTPS{},
 			Certificates: map[string]*contexts.Certificates{}}}
+	b.open = kept.Open.Set(b.g.Number)
 	b.inputs()
 	b.buildLimits()
 	b.checkCompress()

@@ -264,6 +264,7 @@ func (b *builder) buildProxy(h *host, p *processor, c *xmlconf.Context, uri *reg
 	if c != nil {
 		route = c.URI
 	}
+	out.Generation = b.open
 	out.Tunnels, out.Peers = b.routeTunnels(h, route, b.prints.Of(c)), b.peerTunnels(p)
 	out.Upgrade = b.buildRelay(p, out.Forward, c, out.Tunnels)
 	return out
@@ -585,7 +586,7 @@ func (b *builder) buildAuthorizer(h *host, c *xmlconf.Context, out *contexts.Con
 // context (or nil), or to a map.
 func (b *builder) buildRelay(p *processor, hop forward.Options, c *xmlconf.Context, route *tunnels.Set) exchange.Handler {
 	out := &wsrelay.Handler{Group: b.group(p), Forward: hop, InitTimeout: p.decl.InitTimeout, IdleTimeout: p.decl.WSIdleTimeout,
-		Tunnels: route, Peers: b.peerTunnels(p)}
+		Tunnels: route, Peers: b.peerTunnels(p), Generation: b.open}
 	if c != nil && c.Written("wsIdleTimeout") {
 		out.IdleTimeout = c.WSIdleTimeout
 	}

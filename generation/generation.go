@@ -76,6 +76,7 @@ type Kept struct {
 	Tickets  keep.Map[tlsconf.TicketOptions, *tlsconf.Tickets]
 	Staples  keep.Map[staples.Key, *staples.Staple]
 	Issued   staples.Issued // of certificates of ACME
+	Open     tunnels.Open   // counts them by generation
 	Leaving  tunnels.Leaving
 	Pages    *pagecache.Cache // nil: no generation had one yet; set by Build
 

@@ -18,6 +18,18 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// echoOrOK is an application that answers ok, and below /live/ with an event stream.
+func echoOrOK(w http.ResponseWriter, q *http.Request) {
+	if !strings.HasPrefix(q.URL.Path, "/live/") {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "data: 1\n\n")
+	w.(http.Flusher).Flush()
+	<-q.Context().Done()
+}
+
 // dashboard opens the page of the management listener in Chromium: what it shows, that
 // it follows when a peer falls, both themes, use by keyboard, and a thousand peers.
 func dashboard(r *run) error {
@@ -28,7 +40,7 @@ func dashboard(r *run) error {
 		if err != nil {
 			return err
 		}
-		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })}
+		s := &http.Server{Handler: http.HandlerFunc(echoOrOK)}
 		go s.Serve(ln)
 		defer s.Close()
 		servers, addresses = append(servers, s), append(addresses, ln.Addr().String())
@@ -45,7 +57,10 @@ func dashboard(r *run) error {
   <extProcessor><type>proxy</type><name>app</name><address>` + addresses[0] + `</address><address>` + addresses[1] + `</address>
     <loadBalancePolicy>round-robin</loadBalancePolicy>
     <healthCheck><mode>GET</mode><path>/</path><interval>1</interval><timeout>1</timeout><rise>1</rise><fall>1</fall></healthCheck></extProcessor>
-  <context><type>proxy</type><uri>/app/</uri><handler>app</handler></context>` + groups.String()})
+  <context><type>proxy</type><uri>/app/</uri><handler>app</handler><proxyCache><enable>1</enable></proxyCache></context>
+  <extProcessor><type>proxy</type><name>broken</name><address>127.0.0.1:1</address></extProcessor>
+  <context><type>proxy</type><uri>/broken/</uri><handler>broken</handler></context>
+  <context><type>proxy</type><uri>/live/</uri><handler>app</handler></context>` + groups.String()})
 	if err != nil {
 		return err
 	}
@@ -97,12 +112,36 @@ func dashboard(r *run) error {
 			return "", err
 		}
 		for what, want := range map[string]string{"#summary": "serving", "#listeners": j.http, "#generation": "generation\n1, loaded",
-			"#shown": "1002 peers in 5 groups", "#group-list": "vhost:dashboard/app"} {
+			"#shown": "1003 peers in 6 groups", "#group-list": "vhost:dashboard/app"} {
 			if _, err := shows(what, want); err != nil {
 				return "", err
 			}
 		}
-		return "1,002 peers in 5 groups", nil
+		return "1,003 peers in 6 groups", nil
+	})
+	r.check("errors, caches and tunnels by generation", func() (string, error) {
+		for range 4 {
+			resp, err := http.Get("http://" + j.http + "/broken/x")
+			if err != nil {
+				return "", err
+			}
+			resp.Body.Close()
+		}
+		stream, err := http.Get("http://" + j.http + "/live/events")
+		if err != nil {
+			return "", err
+		}
+		defer stream.Body.Close()
+		if err := r.command(r.bin, "--root", j.root, "reload"); err != nil {
+			return "", err
+		}
+		for what, want := range map[string]string{"#errors": "upstream_transport", "#caches": "proxy cache", "#tunnels": "1\t1", "#generation": "generation\n2, loaded"} {
+			if _, err := shows(what, want); err != nil {
+				return "", err
+			}
+		}
+		_, err = shows("#generation", "success")
+		return "an event stream of generation 1 under generation 2", err
 	})
 	r.check("it follows when a peer falls", func() (string, error) {
 		began := time.Now()
@@ -110,14 +149,33 @@ func dashboard(r *run) error {
 		if err := chromedp.Run(tab, chromedp.Click("#trouble", chromedp.ByQuery)); err != nil {
 			return "", err
 		}
-		if _, err := shows("#shown", "1 of 1002 peers"); err != nil {
+		if _, err := shows("#shown", "1 of 1003 peers"); err != nil {
 			return "", err
 		}
 		if _, err := shows("#group-list", "down"); err != nil {
 			return "", err
 		}
-		_, err := shows("#summary", "1 peer has no requests")
-		return fmt.Sprintf("%.1f s from the fall to the page", time.Since(began).Seconds()), err
+		if _, err := shows("#summary", "1 peer has no requests"); err != nil {
+			return "", err
+		}
+		took := time.Since(began)
+		// The history is the server's: it is there for who opens the page now.
+		if err := chromedp.Run(tab, chromedp.Reload(), chromedp.WaitVisible("#groups .group", chromedp.ByQuery)); err != nil {
+			return "", err
+		}
+		var label string
+		end := time.Now().Add(20 * time.Second)
+		for !strings.Contains(label, "health checks succeeded") || strings.HasPrefix(label, "0 of") {
+			if time.Now().After(end) {
+				return "", fmt.Errorf("the chart of health checks says %q", label)
+			}
+			err := chromedp.Run(tab, chromedp.Sleep(200*time.Millisecond), chromedp.Evaluate(`document.querySelector(".probes svg:not([hidden])")?.getAttribute("aria-label") ?? ""`, &label))
+			if err != nil {
+				return "", err
+			}
+		}
+		err := chromedp.Run(tab, chromedp.Evaluate(`document.getElementById("trouble").checked = true`, nil))
+		return fmt.Sprintf("%.1f s from the fall to the page", took.Seconds()), err
 	})
 	r.check("keyboard: the filter is reached and used", func() (string, error) {
 		var at string
@@ -130,11 +188,11 @@ func dashboard(r *run) error {
 			err = chromedp.Run(tab, chromedp.KeyEvent("many2"))
 		}
 		if err == nil {
-			_, err = shows("#shown", "250 of 1002 peers")
+			_, err = shows("#shown", "250 of 1003 peers")
 		}
 		return "", errors.Join(err, chromedp.Run(tab, chromedp.Evaluate(`document.getElementById("filter").value = ""`, nil)))
 	})
-	r.check("1,002 peers: how long an update keeps the page busy", func() (string, error) {
+	r.check("1,003 peers: how long an update keeps the page busy", func() (string, error) {
 		var busy [2]float64 // the longest, all
 		err := chromedp.Run(tab, chromedp.Evaluate(`new Promise(done => { let longest = 0, total = 0;
 			new PerformanceObserver(l => l.getEntries().forEach(e => { longest = Math.max(longest, e.duration); total += e.duration; })).observe({type: "longtask", buffered: false});

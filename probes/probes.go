@@ -66,6 +66,37 @@ type Last struct {
 	At     time.Time
 	OK     bool
 	Reason string // "" if OK; tells no address, as "status 500", "timeout", "refused"
+
+	past   uint32 // how this and those before ended, 1 for OK; the latest is the lowest bit
+	number int    // of them, at most historyMost
+}
+
+// historyMost is how many probes of a peer are remembered.
+const historyMost = 30
+
+// History tells how the latest probes ended, this one last: + for OK, - for not.
+func (l *Last) History() string {
+	var b [historyMost]byte
+	for i := range l.number {
+		b[i] = '-'
+		if l.past>>(l.number-1-i)&1 == 1 {
+			b[i] = '+'
+		}
+	}
+	return string(b[:l.number])
+}
+
+// after makes l the probe after another one, nil for none.
+func (l *Last) after(before *Last) *Last {
+	if before != nil {
+		l.past, l.number = before.past<<1, before.number
+	}
+	if l.OK {
+		l.past |= 1
+	}
+	l.past &= 1<<historyMost - 1
+	l.number = min(l.number+1, historyMost)
+	return l
 }
 
 // Last returns how the last probe ended, nil if none has.
@@ -231,7 +262,8 @@ func (s *Scheduler) probe(ctx context.Context, t *task) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return // stopped: no result
 	}
-	t.Clock.last.Store(&Last{At: time.Now(), OK: err == nil, Reason: reasonOf(err)})
+	l := &Last{At: time.Now(), OK: err == nil, Reason: reasonOf(err)}
+	t.Clock.last.Store(l.after(t.Clock.last.Load())) // one probe of a peer at a time
 	if err == nil {
 		t.Counts.Succeeded.Add(1)
 	} else {

@@ -35,8 +35,9 @@ type Handler struct {
 
 	// Where event streams are found while they flow: those of this route, and those of
 	// each peer by its ordinal. nil: nowhere.
-	Tunnels *tunnels.Set
-	Peers   []*tunnels.Set
+	Tunnels    *tunnels.Set
+	Peers      []*tunnels.Set
+	Generation *tunnels.Set // those that began with this generation
 
 	// Answered is told how long an upstream took to the head of its reply; nil: nobody is.
 	Answered func(took time.Duration)

@@ -60,7 +60,7 @@ func (t *tries) stream(reply *extproc.Reply, peer int) (end, err error) {
 		return end, end
 	}
 	s := &eventStream{body: body}
-	sets := [2]*tunnels.Set{t.h.Tunnels}
+	sets := [3]*tunnels.Set{t.h.Tunnels, nil, t.h.Generation}
 	if peer < len(t.h.Peers) {
 		sets[1] = t.h.Peers[peer]
 	}

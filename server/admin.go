@@ -125,7 +125,7 @@ func (s *Server) http2Counts() metrics.HTTP2 {
 func (s *Server) state() status.State {
 	n := s.front.Snapshot()
 	out := status.State{Version: Version, Started: s.started, Draining: s.draining.Load(), Reload: status.Reload{Result: "none"},
-		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), Apps: s.apps.List(), Caches: s.cacheDocument}
+		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), ByAge: s.openTunnels(), Apps: s.apps.List(), Caches: s.cacheDocument}
 	if r := s.reloaded.Load(); r != nil {
 		out.Reload = *r
 	}
@@ -244,6 +244,14 @@ func (s *Server) stopAdmin() {
 
 // adminGrace is how long answers to operators may take to finish.
 const adminGrace = 2 * time.Second
+
+// openTunnels is the tunnels that are open, by generation.
+func (s *Server) openTunnels() (out []status.Tunnels) {
+	for _, n := range s.kept.Open.List() {
+		out = append(out, status.Tunnels{Generation: n.Generation, Open: n.Open})
+	}
+	return out
+}
 
 // leaving is the tunnels that will be closed.
 func (s *Server) leaving() (out []status.Leaving) {

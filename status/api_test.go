@@ -176,7 +176,8 @@ func TestStatus(t *testing.T) {
 	g := build(t, site, "<broken")
 	at := time.Unix(1000, 0).UTC()
 	s := State{Generation: g, Version: "v1", Started: time.Now().Add(-90 * time.Second), Reload: Reload{"failure", "why", &at},
-		Listeners: []Listener{{"Default", "127.0.0.1:80", false, []string{"h1"}}}, Finished: 7, Classes: [6]uint64{2: 5, 4: 2}, Active: 1, Open: 3, Tunnels: 2}
+		Listeners: []Listener{{"Default", "127.0.0.1:80", false, []string{"h1"}}}, Finished: 7, Classes: [6]uint64{2: 5, 4: 2}, Active: 1, Open: 3, Tunnels: 2,
+		ByAge: []Tunnels{{3, 5}}, Caches: func() Caches { return Caches{ProxyCache: ProxyCache{Hits: 9}} }}
 	var got Status
 	code, text := document(t, s, "/api/v1/status", &got)
 	if code != 200 || got.Version != "v1" || got.Generation.Number != g.Number || got.Generation.Hash != g.Hash || len(got.Generation.Hash) != 64 ||
@@ -185,12 +186,12 @@ func TestStatus(t *testing.T) {
 		got.Generation.Reload.Error != "why" || !slices.Equal(got.Generation.Degraded, []string{"virtual host two did not load"}) {
 		t.Errorf("%d %s", code, text)
 	}
-	for _, name := range []string{`"version"`, `"generation":{"number"`, `"loaded_at"`, `"last_reload":{"result"`, `"uptime_s"`, `"draining":false`, `"listeners":[{"name"`, `"caches":{}`, `"websocket_relays"`} {
+	for _, name := range []string{`"version"`, `"generation":{"number"`, `"loaded_at"`, `"last_reload":{"result"`, `"uptime_s"`, `"draining":false`, `"listeners":[{"name"`, `"caches":{"page_cache":null,"proxy_cache":{`, `"hits":9`, `"tunnels":[{"generation":3,"open":5}]`, `"websocket_relays"`} {
 		if !strings.Contains(text, name) {
 			t.Errorf("%s is missing: %s", name, text)
 		}
 	}
-	if _, text = document(t, State{Reload: Reload{Result: "none"}}, "/api/v1/status", &got); !strings.Contains(text, `"listeners":[]`) || !strings.Contains(text, `"last_reload":{"result":"none"}`) {
+	if _, text = document(t, State{Reload: Reload{Result: "none"}}, "/api/v1/status", &got); !strings.Contains(text, `"caches":{}`) || !strings.Contains(text, `"tunnels":[]`) || !strings.Contains(text, `"listeners":[]`) || !strings.Contains(text, `"last_reload":{"result":"none"}`) {
 		t.Errorf("nothing yet: %s", text)
 	}
 }

@@ -25,6 +25,7 @@ type State struct {
 	Open       int               // client connections
 	Tunnels    int               // upgraded ones among them
 	Leaving    []Leaving         // those that will be closed
+	ByAge      []Tunnels         // open ones, the oldest generation first
 	Apps       []apps.Info       // that the server starts
 	Caches     func() Caches     // nil: not known
 	Management Config            // of the management listener; Addr "": there is none
@@ -46,6 +47,7 @@ type Status struct {
 	Relays     int               `json:"websocket_relays"`
 	Errors     map[string]uint64 `json:"errors"` // of the proxy path, by token; those that have occurred
 	Leaving    []Leaving         `json:"tunnels_leaving"`
+	Tunnels    []Tunnels         `json:"tunnels"` // WebSockets and event streams, by generation
 	Apps       []Application     `json:"applications"`
 }
 
@@ -66,6 +68,13 @@ type Leaving struct {
 	Name    string    `json:"name"`
 	Open    int       `json:"open"`
 	CloseAt time.Time `json:"close_at"`
+}
+
+// Tunnels are the open WebSocket relays and event streams that began with a generation
+// (R-RELOAD-7).
+type Tunnels struct {
+	Generation uint64 `json:"generation"`
+	Open       int    `json:"open"`
 }
 
 // Generation is the configuration in force.
@@ -163,6 +172,7 @@ type Peer struct {
 	Successes  int    `json:"consecutive_successes"`
 	Failed     int    `json:"consecutive_failures"`
 	Probe      *Probe `json:"last_probe"`
+	History    string `json:"probe_history,omitempty"` // of the latest 30, that last one last: + success, - failure
 	Dial       string `json:"dial_breaker"`     // closed, open or half_open
 	Response   string `json:"response_breaker"` // likewise
 	Active     int    `json:"active"`
@@ -185,6 +195,7 @@ type Pool struct {
 	Idle    int `json:"idle"`
 	Busy    int `json:"busy"`
 	Dialing int `json:"dialing"`
+	Waiting int `json:"waiting"` // requests that wait for one
 }
 
 // Settings is /api/v1/config: what holds, whether it is written or not (R-API-6).
@@ -226,6 +237,11 @@ func statusOf(s *State, now time.Time) Status {
 		out.Listeners = []Listener{}
 	}
 	out.Leaving = append([]Leaving{}, s.Leaving...)
+	out.Tunnels = append([]Tunnels{}, s.ByAge...)
+	if s.Caches != nil {
+		c := s.Caches()
+		out.Caches["page_cache"], out.Caches["proxy_cache"] = c.PageCache, c.ProxyCache
+	}
 	out.Apps = []Application{}
 	for _, a := range s.Apps {
 		out.Apps = append(out.Apps, Application{Scope: a.Scope, Name: a.Name, State: a.State.String(),
@@ -290,6 +306,7 @@ func peerOf(i int, p *generation.Peer, pools bool) Peer {
 	d.Attempts, d.Failures = p.Attempts()
 	if l := p.Probe; l != nil {
 		d.Probe = &Probe{l.At.UTC(), "success", l.Reason}
+		d.History = l.History()
 		if !l.OK {
 			d.Probe.Result = "failure"
 		}
@@ -300,7 +317,7 @@ func peerOf(i int, p *generation.Peer, pools bool) Peer {
 	return d
 }
 
-func poolOf(s extproc.PoolStats) *Pool { return &Pool{s.Idle, s.Busy, s.Dialing} }
+func poolOf(s extproc.PoolStats) *Pool { return &Pool{s.Idle, s.Busy, s.Dialing, s.Waiting} }
 
 // healthOf says whether every peer is healthy and no breaker is open.
 func healthOf(g *generation.Generation) Health {

@@ -24,6 +24,9 @@ type Set struct {
 	name    string
 	leaving *Leaving
 
+	counted    *Open // of a set that Open.Set made
+	generation uint64
+
 	mu     sync.Mutex
 	open   map[Tunnel]struct{}
 	closed bool
@@ -68,8 +71,12 @@ func (s *Set) add(t Tunnel) bool {
 		s.open = map[Tunnel]struct{}{}
 	}
 	s.open[t] = struct{}{}
+	first := s.counted != nil && len(s.open) == 1
 	late := !s.due.IsZero() // its exchange began before the set was given up
 	s.mu.Unlock()
+	if first {
+		s.counted.list(s)
+	}
 	if late {
 		s.leaving.list(s)
 	}
@@ -134,6 +141,48 @@ func (s *Set) left(now time.Time) (l Left, over bool) {
 		return l, false
 	}
 	return l, !now.Before(s.due)
+}
+
+// Open counts the open tunnels of the process by the generation that they began with
+// (R-RELOAD-7). The zero value is ready. Any number of goroutines may use it.
+type Open struct {
+	mu   sync.Mutex
+	sets []*Set // those that had tunnels when they were last looked at
+}
+
+// OpenIn is the open tunnels of one generation.
+type OpenIn struct {
+	Generation uint64
+	Open       int
+}
+
+// Set returns a set for the tunnels of a generation, which nobody closes.
+func (o *Open) Set(generation uint64) *Set {
+	return &Set{name: "generation", counted: o, generation: generation}
+}
+
+func (o *Open) list(s *Set) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Contains(o.sets, s) {
+		o.sets = append(o.sets, s)
+	}
+}
+
+// List returns the generations that have open tunnels, the oldest first. A set that is
+// empty is forgotten until a tunnel joins it again, which lists it behind that.
+func (o *Open) List() (out []OpenIn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sets = slices.DeleteFunc(o.sets, func(s *Set) bool {
+		n := s.Len()
+		if n > 0 {
+			out = append(out, OpenIn{s.generation, n})
+		}
+		return n == 0
+	})
+	slices.SortFunc(out, func(a, b OpenIn) int { return cmp.Compare(a.Generation, b.Generation) })
+	return out
 }
 
 // Leaving is the sets with tunnels whose time runs. The zero value is ready; tunnels

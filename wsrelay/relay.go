@@ -30,7 +30,7 @@ type relay struct {
 	handler *Handler
 	x       *exchange.Exchange
 	res     groups.Reservation
-	sets    [2]*tunnels.Set
+	sets    [3]*tunnels.Set
 	permit  func() // gives the permit of the peer's connection back
 
 	peer net.Conn

@@ -42,8 +42,9 @@ type Handler struct {
 
 	// Where relays are found while they are open: those of this route, and those of
 	// each peer by its ordinal. nil: nowhere.
-	Tunnels *tunnels.Set
-	Peers   []*tunnels.Set
+	Tunnels    *tunnels.Set
+	Peers      []*tunnels.Set
+	Generation *tunnels.Set // those that began with this generation
 }
 
 // Serve performs the handshake and leaves a relay behind. A request
@@ -188,7 +189,7 @@ func (h *Handler) tunnel(x *exchange.Exchange, r *relay, resp *h1.Response, earl
 		return false, fmt.Errorf("%w: %v", exchange.ErrClientGone, err)
 	}
 	r.open(client, early)
-	r.sets[0] = h.Tunnels
+	r.sets[0], r.sets[2] = h.Tunnels, h.Generation
 	if i := res.Peer(); i < len(h.Peers) {
 		r.sets[1] = h.Peers[i]
 	}

@@ -57,7 +57,6 @@ function list(dl, pairs) {
 let last = null;            // the status before, with the time it came
 const history = [];         // {rate, bad}
 const minute = new Map();   // token: [[time, count]]
-const probes = new Map();   // peer: {at, text}
 let failures = 0, paused = false, timer = 0;
 
 function traffic(s, now) {
@@ -103,6 +102,7 @@ function configuration(s) {
 
 function errors(s, now) {
   const list = Object.entries(s.errors ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  $("no-errors").hidden = list.length > 0;
   rows($("errors").tBodies[0], list, ([t]) => t, 3, (row, [token, n]) => {
     const seen = minute.get(token) ?? [];
     seen.push([now, n]);
@@ -116,11 +116,11 @@ function errors(s, now) {
 }
 
 function others(s) {
-  const caches = Object.entries(s.caches ?? {});
+  const caches = Object.entries(s.caches ?? {}).filter(([, c]) => c); // a page cache that no host has is null
   $("caches-section").hidden = !caches.length;
   rows($("caches").tBodies[0], caches, ([name]) => name, 2, (row, [name, c]) => {
-    put(row.cells[0], name);
-    put(row.cells[1], typeof c === "object" ? Object.entries(c).map(([k, v]) => `${k} ${v}`).join(", ") : c);
+    put(row.cells[0], name.replace("_", " "));
+    put(row.cells[1], Object.entries(c).map(([k, v]) => `${k.replaceAll("_", " ")} ${number.format(v)}`).join(", "));
   });
   $("apps-section").hidden = !s.applications.length;
   rows($("apps").tBodies[0], s.applications, (a) => a.scope + "/" + a.name, 4, (row, a) => {
@@ -129,8 +129,14 @@ function others(s) {
     put(row.cells[2], a.pids.length);
     put(row.cells[3], a.restarts);
   });
-  $("tunnels-section").hidden = !s.tunnels_leaving.length;
-  rows($("tunnels").tBodies[0], s.tunnels_leaving, (t) => t.name + t.close_at, 3, (row, t) => {
+  $("tunnels").hidden = !s.tunnels.length;
+  $("no-tunnels").hidden = s.tunnels.length > 0;
+  rows($("tunnels").tBodies[0], s.tunnels, (t) => t.generation, 2, (row, t) => {
+    put(row.cells[0], t.generation === s.generation.number ? `${t.generation}, in use` : t.generation);
+    put(row.cells[1], t.open);
+  });
+  $("leaving-section").hidden = !s.tunnels_leaving.length;
+  rows($("leaving").tBodies[0], s.tunnels_leaving, (t) => t.name + t.close_at, 3, (row, t) => {
     put(row.cells[0], t.name);
     put(row.cells[1], t.open);
     put(row.cells[2], t.close_at);
@@ -163,16 +169,32 @@ function section(key) {
   return s;
 }
 
-// checks is the last health checks of a peer that this page has seen.
-function checks(key, p) {
-  if (!p.last_probe) return "";
-  const seen = probes.get(key) ?? { at: "", text: "" };
-  if (seen.at !== p.last_probe.at) {
-    seen.at = p.last_probe.at;
-    seen.text = (seen.text + (p.last_probe.result === "success" ? "▁" : "█")).slice(-30);
-    probes.set(key, seen);
+// checks draws the latest health checks of a peer, the last one on the right: low bars
+// for those that succeeded, high ones for those that failed.
+function checks(cell, p) {
+  const past = p.probe_history ?? "";
+  const reason = p.last_probe && p.last_probe.result !== "success" ? p.last_probe.reason ?? "" : "";
+  if (cell.past === past && cell.reason === reason) return;
+  cell.past = past;
+  cell.reason = reason;
+  if (!cell.svg) {
+    const make = (name) => document.createElementNS($("chart").namespaceURI, name);
+    cell.svg = make("svg");
+    cell.svg.setAttribute("viewBox", "0 0 120 14");
+    cell.svg.setAttribute("role", "img");
+    cell.good = make("path");
+    cell.good.setAttribute("class", "ok");
+    cell.bad = make("path");
+    cell.svg.append(cell.good, cell.bad);
+    cell.said = document.createElement("span");
+    cell.append(cell.svg, cell.said);
   }
-  return seen.text + (p.last_probe.reason && p.last_probe.result !== "success" ? " " + p.last_probe.reason : "");
+  const bars = (sign, height) => [...past].map((c, i) => c === sign ? `M${4 * (i + 30 - past.length)} 14v-${height}h3v${height}z` : "").join("");
+  cell.good.setAttribute("d", bars("+", 4));
+  cell.bad.setAttribute("d", bars("-", 13));
+  cell.svg.setAttribute("aria-label", past ? `${[...past].filter((c) => c === "+").length} of the last ${past.length} health checks succeeded` : "no health check");
+  cell.svg.toggleAttribute("hidden", !past);
+  put(cell.said, reason ? " " + reason : "");
 }
 
 function groups(list) {
@@ -199,8 +221,9 @@ function groups(list) {
       put(row.cells[4], number.format(p.selections));
       put(row.cells[5], number.format(p.failures), p.failures > 0 ? "warn" : "");
       put(row.cells[6], open.length ? open.join(", ") : "closed", open.length ? "bad" : "");
-      put(row.cells[7], p.pool ? `${p.pool.busy} busy, ${p.pool.idle} idle` : "");
-      put(row.cells[8], checks(key + p.ordinal, p), "probes");
+      put(row.cells[7], p.pool ? `${p.pool.busy} busy, ${p.pool.idle} idle` + (p.pool.dialing ? `, ${p.pool.dialing} dialing` : "") + (p.pool.waiting ? `, ${p.pool.waiting} waiting` : "") : "", p.pool?.waiting ? "warn" : "");
+      checks(row.cells[8], p);
+      if (row.cells[8].className !== "probes") row.cells[8].className = "probes";
     });
   }
   for (const [key, s] of sections) if (!live.has(key)) { s.remove(); sections.delete(key); }
