@@ -173,8 +173,8 @@ type Peer struct {
 	Failed     int    `json:"consecutive_failures"`
 	Probe      *Probe `json:"last_probe"`
 	History    string `json:"probe_history,omitempty"` // of the latest 30, that last one last: + success, - failure
-	Dial       string `json:"dial_breaker"`     // closed, open or half_open
-	Response   string `json:"response_breaker"` // likewise
+	Dial       string `json:"dial_breaker"`            // closed, open or half_open
+	Response   string `json:"response_breaker"`        // likewise
 	Active     int    `json:"active"`
 	Selections uint64 `json:"selections"`
 	Attempts   uint64 `json:"attempts"` // that ended
