@@ -36,7 +36,23 @@ func (v *VHost) answer(x *exchange.Exchange, r *route, t *Table, l *local, run *
 	if l != nil && l.settings != nil {
 		l.settings.Cache(func(d *rewrite.CacheDirective) { apply(p, d, x.Req.Path) })
 	}
-	return run.Serve(pagecache.Question{Local: local, Again: t}, r.handler)
+	q := pagecache.Question{Local: local, Again: t}
+	q.Purge = pagecache.IsPurge(x.Req.Method) && v.mayPurge(x, t)
+	return run.Serve(q, r.handler)
+}
+
+// mayPurge reports whether a client may purge a URL: one of this machine or one that is
+// trusted. What comes by a proxy of this machine that is not trusted to say for whom is
+// not of this machine.
+func (v *VHost) mayPurge(x *exchange.Exchange, t *Table) bool {
+	if x.Req.Client == x.Req.Remote.Addr().Unmap() {
+		for _, name := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"} {
+			if x.Req.Fields.Has(name) {
+				return false
+			}
+		}
+	}
+	return x.Req.Client.IsLoopback() || t.trusts(x.Req.Client, v)
 }
 
 // apply makes a policy of what a .htaccess file says of the cache.

@@ -324,6 +324,60 @@ func TestG59PurgesByURLAndTag(t *testing.T) {
 }
 
 // R-CACHE-12: what was begun before a purge is not stored behind it.
+// PURGE and REFRESH on a URL (LSX 10.4): for those who may, of all variants, hosts and
+// owners; others are told that there is no such method, and nothing happens.
+func TestPurgeByMethod(t *testing.T) {
+	now := time.Now()
+	ann := []string{"Cookie: PHPSESSID=ann"}
+	for _, c := range []struct {
+		q            get
+		status       int
+		gone, passed bool
+		soft         bool
+	}{
+		{get{method: "PURGE", target: "/a/p?x=1", purge: true}, 200, true, false, false},
+		{get{method: "PURGE", target: "/a/%70", purge: true}, 200, true, false, false},
+		{get{method: "REFRESH", target: "/a/p", purge: true}, 200, true, false, true},
+		{get{method: "PURGE", target: "/a/other", purge: true}, 200, false, false, false},
+		{get{method: "PURGE", target: "/a/p"}, 405, false, false, false},
+		{get{method: "REFRESH", target: "/a/p"}, 405, false, false, false},
+		{get{method: "purge", target: "/a/p", purge: true}, 200, false, true, false},
+		{get{method: "PURGE", target: "/a/p", purge: true, foreign: true}, 200, false, true, false},
+		{get{method: "PURGE", target: "/a/p", purge: true, proxied: true}, 200, true, true, false},
+		{get{method: "PURGE", target: "/a/p", proxied: true}, 200, false, true, false},
+		{get{method: "PURGE", target: "/a/../../p", purge: true}, 400, false, false, false},
+	} {
+		t.Run(fmt.Sprint(c.q.method, c.q.target, c.status, c.passed), func(t *testing.T) {
+			s := newSite(Options{})
+			defer s.Cache.Close()
+			fill := func(body string) (list []told) {
+				for _, host := range []string{"a.test", "b.test"} {
+					list = append(list, s.ask(get{host: host, target: "/a/p?x=1", now: now}, says(200, opted, body)))
+				}
+				return append(list, s.ask(get{target: "/a/p?x=1", fields: ann, now: now}, says(200, "X-LiteSpeed-Cache-Control: private,max-age=60", body)))
+			}
+			fill("old")
+			c.q.now = now
+			if got := s.ask(c.q, says(200, "", "of the application")); got.status != c.status || got.made != c.passed {
+				t.Fatalf("%+v", got)
+			}
+			for i, got := range fill("new") {
+				if got.made != (c.gone && !c.soft) {
+					t.Errorf("entry %d: made %v", i, got.made)
+				}
+			}
+			s.Cache.running.Wait()
+			if c.soft {
+				for i, got := range fill("newest") {
+					if got.body != "new" {
+						t.Errorf("entry %d was not made anew: %q", i, got.body)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestAnAnswerThatAPurgeOvertakesIsNotStored(t *testing.T) {
 	s := newSite(Options{})
 	defer s.Cache.Close()

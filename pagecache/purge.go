@@ -1,6 +1,8 @@
 package pagecache
 
 import (
+	"errors"
+	"io"
 	"strings"
 
 	"httpjet/docroot"
@@ -155,6 +157,40 @@ func tagsOf(site, own, target string, fields []string) []string {
 // maxTags bounds the tags of one entry. One with more is not stored: a purge by one that
 // was left out would miss it.
 const maxTags = 1000
+
+// IsPurge reports whether a method is one by which a client purges a URL (LSX 10.4).
+func IsPurge(method string) bool { return method == "PURGE" || method == "REFRESH" }
+
+// purge answers PURGE and REFRESH: all entries of the URL go, or are made anew behind the
+// next one who asks. A client without a right to it is told that there is no such method,
+// and an application sees none; a proxied one may have a cache of its own and sees all.
+func (r *Run) purge(q Question, h exchange.Handler) error {
+	x, s := r.x, r.site
+	path, ok := purgePath(x.Req.Target)
+	r.outcome, r.reason = bypass, "method"
+	if ok && q.Purge {
+		s.Cache.Purge([]Purge{{Tag: pathTag(s.Name, "", path), Soft: x.Req.Method == "REFRESH", Text: x.Req.Target}})
+	}
+	switch {
+	case !q.Local:
+		return h.Serve(x)
+	case !q.Purge:
+		return &exchange.Error{Status: 405, Reason: "method_not_allowed", Err: errors.New("this client may not purge"),
+			Fields: []exchange.Field{{Name: "Allow", Value: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}}}
+	case !ok:
+		return exchange.Fail(400, "bad_request", "the URL names nothing that can be purged")
+	}
+	x.Resp.Fields.Set("Content-Type", "text/plain")
+	x.Resp.Fields.Set("Cache-Control", "private, no-store")
+	x.Resp.Length = int64(len(purgedText))
+	if err := x.Start(200); err != nil {
+		return err
+	}
+	_, err := io.WriteString(x, purgedText)
+	return err
+}
+
+const purgedText = "purged\n"
 
 // purge does what a field of an answer says.
 func (c *Cache) purge(x *exchange.Exchange, site, own string, fields []string) {

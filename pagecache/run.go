@@ -107,6 +107,7 @@ func (r *Run) At(p *Policy) *Policy {
 // A Question is what contexts knows of the exchange when a handler is to answer.
 type Question struct {
 	Local bool             // the handler is an application of this server's (R-HDR-7)
+	Purge bool             // the client may purge: IsPurge, and it comes from where that is allowed
 	Again exchange.Handler // serves an exchange from the start, to refresh an entry; nil: nothing is refreshed
 }
 
@@ -116,6 +117,9 @@ func (r *Run) Serve(q Question, h exchange.Handler) (err error) {
 	x, c := r.x, r.site.Cache
 	r.asked, r.local = true, q.Local
 	x.Steered = q.Local
+	if IsPurge(x.Req.Method) && r.policy.Disabled == "" && !x.Route.Foreign {
+		return r.purge(q, h)
+	}
 	r.rules = readRules(x.Env)
 	r.ticket, r.began = c.store.Ticket(), x.Recent()
 	if r.reason = r.bypasses(); r.reason != "" {

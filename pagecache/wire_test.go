@@ -55,6 +55,7 @@ type get struct {
 	foreign              bool
 	user                 string
 	filter               *compress.Filter // nearest to the wire; nil: none
+	purge                bool             // the client may
 }
 
 // told is what came of it.
@@ -119,7 +120,7 @@ func (h *asked) Serve(x *exchange.Exchange) error {
 	if x.Background {
 		x.Env = h.q.env
 	}
-	err = run.Serve(Question{Local: !h.q.proxied, Again: h}, exchange.HandlerFunc(func(x *exchange.Exchange) error {
+	err = run.Serve(Question{Local: !h.q.proxied, Again: h, Purge: h.q.purge && IsPurge(x.Req.Method)}, exchange.HandlerFunc(func(x *exchange.Exchange) error {
 		if !x.Background {
 			h.made = true
 		}
