@@ -79,6 +79,7 @@ var Codes = []Code{
 		Do: "Write the address as uds://PATH, or start the program otherwise and write autoStart 0.", Treatment: xmlconf.NoEffect},
 	{Code: "W-BOOL", Severity: "warn", Means: "A switch is neither 0 nor 1. true and 2 are read as 1, everything else as 0.", Do: "Write 0 or 1."},
 	{Code: "W-CACHE-KEY", Severity: "warn", Means: "A word of cacheKeyMod says nothing about the keys of the page cache.", Do: "Write -qs:NAME, -qs:NAME* or clear.", Treatment: xmlconf.NoEffect},
+	{Code: "W-CACHE-MODULE", Severity: "warn", Means: "A parameter of OpenLiteSpeed's module cache is not known or not followed, or the module stands beside an element cache, which goes before it.", Do: "Write what is needed in cachePolicy.", Treatment: xmlconf.NoEffect},
 	{Code: "W-CASE", Severity: "warn", Means: "The name of an element is written in another case than LiteSpeed writes it. It is read; other readers may not find it.", Do: "Write it as the hint says."},
 	{Code: "W-CERT-EXPIRY", Severity: "warn", Means: "A certificate ends within 14 days, or has ended.", Do: "Renew it and reload."},
 	{Code: "W-CERT-NAME", Severity: "warn", Means: "A certificate is not for a domain that is mapped to it. It is shown, as in LiteSpeed, and clients refuse it.", Do: "Have it issued for that name too, or map the name elsewhere."},

@@ -94,7 +94,9 @@ func (l *loader) vhost(n *Node, v *VHost, path string, vars Expander) {
 	outer := l.dec.vars
 	defer func() { l.dec.vars = outer }()
 	l.dec.vars = hostVars(n, vars)
+	n = l.dec.cacheModule(n, path)
 	l.dec.decode(n, v, path)
+	modules(v.Modules, l.fs)
 	l.settle(v, l.dec.vars)
 }
 

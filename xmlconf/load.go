@@ -312,7 +312,9 @@ func (l *loader) report(err error, fatal bool) {
 // server decodes the server file and settles what one element cannot say.
 func (l *loader) server(n *Node) *Server {
 	s := &Server{}
+	n = l.dec.cacheModule(n, serverRoot)
 	l.dec.decode(n, s, serverRoot)
+	modules(s.Modules, l.fs)
 	if s.ServerName == "" || strings.Contains(s.ServerName, "$") {
 		s.ServerName = hostname()
 	}

@@ -40,7 +40,7 @@ type Server struct {
 	VirtualHosts   []*VHostDecl     `conf:"virtualHostList/virtualHost" doc:"declared virtual hosts"`
 	Templates      []*TemplateDecl  `conf:"vhTemplateList/vhTemplate" doc:"virtual hosts made from a template"`
 	Listeners      []*Listener      `conf:"listenerList/listener" doc:"sockets that accept clients"`
-	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
+	Modules        []*Module        `conf:"moduleList/module" changed:"cache alone is of use: it stands for the element cache" doc:"server modules"`
 
 	Refused []*Listener // dropped for their name; their restrictions hold
 
@@ -140,9 +140,9 @@ type Confined struct {
 // Module is a server module with its parameters as text.
 type Module struct {
 	Block
-	Name    string   `conf:"name" required:"1" doc:"name; cache is the only one of use"`
+	Name    string   `conf:"name" required:"1" doc:"name"`
 	Enabled bool     `conf:"ls_enabled" default:"1" doc:"switch"`
-	Param   string   `conf:"param" unit:"text" doc:"lines: key value"`
+	Param   string   `conf:"param" unit:"text" changed:"of the module cache: as the elements of that name in cachePolicy; storagePath is cacheStorePath; with reqHeaderVary the cache is off; no-vary, addEtag and purgeUri are told" doc:"lines: key value"`
 	_       struct{} `conf:"enabled" doc:"switch, second spelling"`
 	_       struct{} `conf:"internal" as:"obsolete" why:"leftover" doc:"built in"`
 	_       struct{} `conf:"note" as:"obsolete" why:"remark" doc:"remark"`

@@ -33,7 +33,7 @@ type VHost struct {
 	Contexts       []*Context       `conf:"contextList/context" doc:"parts of the URI space"`
 	WebSockets     []*WebSocket     `conf:"websocketList/websocket" doc:"WebSocket maps"`
 	ErrorPages     []*ErrorPage     `conf:"customErrorPages/errorPage" doc:"own error pages"`
-	Modules        []*Module        `conf:"moduleList/module" as:"later" doc:"server modules; only the parameters of cache are of use"`
+	Modules        []*Module        `conf:"moduleList/module" changed:"cache alone is of use: it stands for the element cache" doc:"server modules"`
 
 	_ struct{} `conf:"enableIpGeo" default:"-1" as:"noeffect" why:"geo" doc:"geo lookup"`
 	_ struct{} `conf:"urlFilterList" unit:"block" as:"noeffect" why:"module" doc:"module parameters by URL"`

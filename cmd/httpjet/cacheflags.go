@@ -15,6 +15,8 @@ type cacheFlags struct {
 	o                  *generation.PageCache
 	mem, hot, disk     string
 	stale, staleOnFail int
+
+	peers []string // refused: see read
 }
 
 func addCacheFlags(cmd *cobra.Command, o *generation.PageCache) *cacheFlags {
@@ -35,11 +37,16 @@ func addCacheFlags(cmd *cobra.Command, o *generation.PageCache) *cacheFlags {
 	fs.StringSliceVar(&o.StandardHosts, "page-cache-standard-vhosts", nil, "virtual hosts in which Cache-Control: public with s-maxage asks for the cache")
 	fs.IntVar(&f.stale, "page-cache-stale-default-secs", 0, "how long entries are served stale while they are made anew, at most 86400; 0: as the tree says")
 	fs.IntVar(&f.staleOnFail, "page-cache-stale-if-error-default-secs", 0, "how long entries are served in the place of a server error, at most 86400")
+	fs.StringSliceVar(&f.peers, "cache-peer", nil, "")
+	fs.MarkHidden("cache-peer")
 	return f
 }
 
 // read checks what was given.
 func (f *cacheFlags) read() (err error) {
+	if len(f.peers) > 0 { // R-CACHE-15: purges that do not arrive would be stale pages that nobody expects
+		return fmt.Errorf("--cache-peer is not honoured by this version: have the application purge every server, or httpjet cache purge on each")
+	}
 	for _, n := range []struct {
 		name, text string
 		to         *int64
