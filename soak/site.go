@@ -36,6 +36,7 @@ const (
 	keepAlive = 10 * time.Second // of idle connections
 	grace     = 30 * time.Second // for what an upgrade leaves behind
 	cacheTime = 2 * time.Second  // of cached answers
+	staleTime = 10 * time.Second // after that, while one is made anew: maxStaleAge
 )
 
 func (s *site) open(dir string) error {
@@ -69,7 +70,7 @@ func (s *site) close() {
 
 const serverFile = `<httpServerConfig>
   <tuning><keepAliveTimeout>{{keep}}</keepAliveTimeout><gracefulShutdownTimeout>{{grace}}</gracefulShutdownTimeout><tunnelCloseDelay>0</tunnelCloseDelay><enableGzipCompress>1</enableGzipCompress></tuning>
-  <cache><cacheEngine>1</cacheEngine><storage><cacheStorePath>$SERVER_ROOT/cachedata</cacheStorePath></storage></cache>
+  <cache><cacheEngine>1</cacheEngine><maxStaleAge>10</maxStaleAge><storage><cacheStorePath>$SERVER_ROOT/cachedata</cacheStorePath></storage></cache>
   <logging><log><fileName>$SERVER_ROOT/logs/error.log</fileName><logLevel>INFO</logLevel></log></logging>
   <virtualHost><name>soak</name><vhRoot>$SERVER_ROOT</vhRoot><configFile>conf/soak.xml</configFile></virtualHost>
   <listener><name>Plain</name><address>{{plain}}</address>{{map}}</listener>

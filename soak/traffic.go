@@ -115,7 +115,7 @@ func random(r *rand.Rand) ask {
 		return ask{method: "GET", target: fmt.Sprintf("/fcgi/%s?n=%d", name, n), want: content(name, n), id: id}
 	case 4, 5: // of the two caches
 		name, n = fmt.Sprintf("kept%d", n%10), n%10*1000
-		return ask{method: "GET", target: fmt.Sprintf("/%s/%s?n=%d", [2]string{"kept", "fcgi"}[r.IntN(2)], name, n), want: content(name, n), age: cacheTime}
+		return ask{method: "GET", target: fmt.Sprintf("/%s/%s?n=%d", [2]string{"kept", "fcgi"}[r.IntN(2)], name, n), want: content(name, n), age: cacheTime + staleTime}
 	case 6:
 		body := content(name, n)
 		return ask{method: "POST", target: [2]string{"/app/", "/fcgi/"}[r.IntN(2)] + name, post: body, want: []byte(sum(body)), id: id}
