@@ -21,7 +21,7 @@ const module = "httpjet"
 var levels = []string{
 	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
 	/* 1 wires    */ "store rawio epoll h1 h2 tlsconf staples acme access docroot handover accesslog metrics trace headers apps freshness compress",
-	/* 2 upstream */ "extproc pagecache rewrite",
+	/* 2 upstream */ "extproc pagecache rewrite framing",
 	/* 3          */ "forward gateway streaming groups",
 	/* 4 gateways */ "fastcgi lsapi",
 	/* 5 handlers */ "proxy proxycache script static listing wsrelay probes",
