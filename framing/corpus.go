@@ -13,6 +13,7 @@ type message struct {
 	about string // why it matters, and what the standard says
 	text  string
 	stray bool // no request is hidden in it: how many answers come says nothing new
+	stays bool // httpjet accepts it, and sends an upstream nothing of what is ambiguous
 }
 
 // The hidden request is what one of two readings finds behind the message or in it. It
@@ -109,6 +110,9 @@ func corpus() (list []message) {
 	stray("Host with a space", "RFC 9112 section 3.2: to be refused", get("Host: {host} x"))
 	stray("target of another Host", "RFC 9112 section 3.2.2: two names for one request", strings.Replace(get(host), "GET ", "GET http://other.invalid", 1))
 	stray("upgrade to h2c", "RFC 9113 section 3.1: what follows 101 is no HTTP/1.1", get(host, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA"))
+	for i := range list {
+		list[i].stays = list[i].name == "upgrade to h2c" || list[i].name == "length named in Connection"
+	}
 	return list
 }
 
@@ -116,10 +120,11 @@ func corpus() (list []message) {
 type script struct {
 	host, path string
 	run        string // marks all requests of a run
+	alone      bool   // the target takes one request at a time
 }
 
 // fill puts what a message stands for into its text, and behind it the last request,
-// which ends the connection.
+// which ends the connection; of one that is alone the message itself does.
 func (s *script) fill(name, text string) string {
 	mark := fmt.Sprintf("?httpjet-framing=%s.%s.", s.run, strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -128,8 +133,12 @@ func (s *script) fill(name, text string) string {
 		return '-'
 	}, name))
 	at := strings.NewReplacer("{host}", s.host, "{path}", s.path, "{mark}", mark)
+	if end := "GET {path}{mark}last HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"; !s.alone {
+		text += end
+	} else {
+		text = strings.Replace(text, " HTTP/1.1\r\n", " HTTP/1.1\r\nConnection: close\r\n", 1)
+	}
 	n := len(at.Replace(hidden))
 	hex := strconv.FormatInt(int64(n), 16)
-	return at.Replace(strings.NewReplacer("{hidden}", strconv.Itoa(n), "{hexhidden}", hex, "{lasthidden}", strconv.Itoa(len(last)+n), "{hexline}", strconv.Itoa(len(hex)+2)).Replace(text) +
-		"GET {path}{mark}last HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+	return at.Replace(strings.NewReplacer("{hidden}", strconv.Itoa(n), "{hexhidden}", hex, "{lasthidden}", strconv.Itoa(len(last)+n), "{hexline}", strconv.Itoa(len(hex)+2)).Replace(text))
 }

@@ -28,6 +28,8 @@ var needed = []need{
 	{"npm", "npm", ""},
 	{"xmllint", "libxml2-utils", ""},
 	{"slowhttptest", "slowhttptest", ""},
+	{"haproxy", "haproxy", "framing"},
+	{"php", "php8.2-cli", "framing"},
 	{"sslscan", "sslscan", "tls"},
 	{"testssl", "testssl.sh", "tls"},
 	{"openssl", "openssl", "tls"},

@@ -112,6 +112,7 @@ var sections = []section{
 	{"apache", apache, ""},
 	{"websocket", websocket, ""},
 	{"nginx", nginx, ""},
+	{"framing", framing, ""},
 	{"http2", http2, ""},
 	{"node-http2", nodeHTTP2, ""},
 	{"grpc", grpc, ""},

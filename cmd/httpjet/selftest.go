@@ -25,7 +25,8 @@ func selftestCmd() *cobra.Command {
 			"and how that compares:\n\n" +
 			"  same      both refuse, or both see the same requests\n" +
 			"  stricter  the server refuses what httpjet accepts\n" +
-			"  lenient   the server accepts what httpjet refuses: nothing gets there through httpjet\n" +
+			"  lenient   the server accepts what httpjet refuses or does not pass on: behind httpjet it\n" +
+			"            never gets that\n" +
 			"  smuggles  it does, and finds a second request in the message\n" +
 			"  differs   both accept, and see other requests\n" +
 			"  unknown   the server ends connections too early to tell\n\n" +
