@@ -99,16 +99,17 @@ func (r *run) framingOf(address string) (string, error) {
 	for _, c := range report.Cases {
 		by[c.Verdict] = append(by[c.Verdict], c.Name)
 	}
-	text := fmt.Sprintf("%d of %d messages the same", report.Counts["same"], len(report.Cases))
+	parts := []string{fmt.Sprintf("%d of %d messages the same", report.Counts["same"], len(report.Cases))}
 	for _, v := range []string{"stricter", "lenient", "smuggles", "differs", "unknown"} {
 		if names := by[v]; len(names) > 0 {
 			slices.Sort(names)
-			text += fmt.Sprintf("; %s: %s", v, strings.Join(names, ", "))
+			parts = append(parts, v+": "+strings.Join(names, ", "))
 		}
 	}
 	if !report.Keeps {
-		text += "; it ends connections"
+		parts = append(parts, "it ends connections")
 	}
+	text := strings.Join(parts, "; ")
 	if err != nil || len(by["differs"]) > 0 {
 		return "", fmt.Errorf("%w: %s", err, text)
 	}
