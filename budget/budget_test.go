@@ -92,3 +92,58 @@ func TestPermitsCancel(t *testing.T) {
 		}
 	})
 }
+
+// Who gives up just when its permit comes passes it on.
+func TestPermitsGivenToOneThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPermits(1)
+		for range 200 {
+			p.TryAcquire()
+			ctx, cancel := context.WithCancel(t.Context())
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() { first <- p.Acquire(ctx, time.Hour) }()
+			synctest.Wait()
+			go func() { second <- p.Acquire(t.Context(), time.Hour) }()
+			synctest.Wait()
+			p.Release()
+			cancel()
+			if err := <-first; err == nil {
+				p.Release()
+			} else if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if err := <-second; err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+			if p.InUse() != 0 {
+				t.Fatalf("in use %d, want 0", p.InUse())
+			}
+		}
+	})
+}
+
+// A line costs nothing once it has been as long (but what its contexts cost).
+func TestPermitsLineIsKept(t *testing.T) {
+	p := NewPermits(1)
+	p.TryAcquire()
+	done := make(chan error)
+	ask := make(chan struct{})
+	go func() {
+		for range ask {
+			done <- p.Acquire(context.Background(), time.Hour)
+		}
+		close(done)
+	}()
+	if n := testing.AllocsPerRun(100, func() {
+		ask <- struct{}{}
+		p.Release() // to whoever comes, or waits already
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for each wait, want 0", n)
+	}
+	close(ask)
+	<-done
+}

@@ -3,6 +3,7 @@ package extproc_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -133,7 +134,11 @@ func newSite(b *testing.B, conns int) *site {
 
 // writeTree fills the templates of bench/conf/httpjet.
 func writeTree(b *testing.B, root string) {
-	values := map[string]any{"RequestsPerConnection": 0, "HTTP": "127.0.0.1:80", "HTTPS": "127.0.0.1:443",
+	var group []string
+	for i := range 10 {
+		group = append(group, fmt.Sprintf("127.0.0.%d:81", i+2))
+	}
+	values := map[string]any{"RequestsPerConnection": 0, "Group": group, "HTTP": "127.0.0.1:80", "HTTPS": "127.0.0.1:443",
 		"Host": "www.shop.example", "App": "127.0.0.1:81", "FastCGI": "127.0.0.1:82", "Dir": root}
 	functions := template.FuncMap{"addresses": func(plain, secure string) []string { return []string{plain, secure} }}
 	from := os.DirFS("../bench/conf/httpjet")

@@ -28,6 +28,9 @@ const (
 	// h2Slow is how long an exchange may keep the goroutine of the reader to itself.
 	h2Slow = 10 * time.Millisecond
 
+	// h2Spares is how many goroutines that have served an exchange wait for another one.
+	h2Spares = 32
+
 	// h2Leave is how long a client has to answer the first GOAWAY of a drain.
 	h2Leave = time.Second
 )
@@ -96,6 +99,8 @@ type h2conn struct {
 	left    bool      // the reader has left; the last stream finishes the connection
 	leaving leaving
 	leaveBy time.Time // until when the client may answer the first GOAWAY
+	spares  []*spare  // the last one has the warmest stack
+	warm    bool      // exchanges leave the reader: spares are of use
 
 	output
 
@@ -142,28 +147,74 @@ func newH2(c *conn) *h2conn {
 // or after it was parked.
 func (c *h2conn) serve() {
 	c.now = time.Now()
-	c.read()
+	readH2(c)
 }
 
-// readH2 goes on as the reader.
-func readH2(c *h2conn) { c.read() }
+// A spare is a goroutine that has read, left, and served its exchange, and waits until
+// a reader is needed again. Its stack has the size that an exchange needs: to copy that
+// of a new goroutine until it fits would cost a third of a proxied request.
+type spare struct {
+	wake chan bool // true: it is the reader; false: nobody needs it. One value has room
+}
 
-// read is the reader, until the connection ends, is parked, or somebody else reads.
-func (c *h2conn) read() {
+// readH2 goes on as the reader, as often as that is asked of its goroutine.
+func readH2(c *h2conn) {
+	w := &spare{wake: make(chan bool, 1)}
+	for c.read() && c.stand(w) {
+	}
+}
+
+// stand waits as a spare and reports whether it is the reader now.
+func (c *h2conn) stand(w *spare) bool {
+	c.mu.Lock()
+	stays := c.warm && len(c.spares) < h2Spares
+	if stays {
+		c.spares = append(c.spares, w)
+	}
+	c.mu.Unlock()
+	return stays && <-w.wake
+}
+
+// takeSpare returns the last spare, nil if there is none. mu is held.
+func (c *h2conn) takeSpare() *spare {
+	n := len(c.spares)
+	if n == 0 {
+		return nil
+	}
+	w := c.spares[n-1]
+	c.spares[n-1] = nil
+	c.spares = c.spares[:n-1]
+	return w
+}
+
+// dismiss ends the spares.
+func (c *h2conn) dismiss() {
+	c.mu.Lock()
+	all := c.spares
+	c.spares, c.warm = nil, false
+	c.mu.Unlock()
+	for _, w := range all {
+		w.wake <- false
+	}
+}
+
+// read is the reader, until the connection ends or is parked, or, then it returns true,
+// somebody else reads.
+func (c *h2conn) read() (handed bool) {
 	for {
 		handed, err := c.frames()
 		if handed {
-			return
+			return true
 		}
 		if err == nil {
 			c.flush(false)
 			if err = c.more(); err == errParked {
-				return
+				return false
 			}
 		}
 		if err != nil {
 			c.end(err)
-			return
+			return false
 		}
 	}
 }
@@ -249,6 +300,7 @@ func (c *h2conn) wait(read func() error, enough func() bool) error {
 		case err == nil || !timedOut(err):
 		default:
 			c.now = time.Now()
+			c.dismiss()
 			if rests && !c.poked.Load() && c.rest() {
 				return errParked
 			}
@@ -427,6 +479,7 @@ func (c *h2conn) end(err error) {
 		c.rec.rest()
 	}
 	c.kept = nil
+	c.dismiss()
 	c.mu.Lock()
 	c.left = true
 	last := c.active == 0
@@ -447,8 +500,8 @@ func (c *h2conn) watch() {
 		}
 	}
 	turns := c.turns.Load()
-	if turns == c.seen {
-		s.leave()
+	if at := s.place.Load(); turns == c.seen && at>>placeBits == turns { // s may be another exchange by now
+		s.leaveFrom(at)
 	}
 	c.seen = turns
 	c.timer.Reset(h2Slow)
@@ -456,7 +509,7 @@ func (c *h2conn) watch() {
 
 // take begins an exchange on the goroutine of the reader.
 func (c *h2conn) take(s *h2stream) {
-	c.turns.Add(1)
+	s.place.Store(c.turns.Add(1)<<placeBits | onReader)
 	c.inline.Store(s)
 	if c.armed.Load() {
 		return

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +17,12 @@ import (
 
 // Places where an exchange may be served.
 const (
-	onReader = iota // on the goroutine of the reader
+	ended    = iota // nowhere: it has ended, or has not begun
+	onReader        // on the goroutine of the reader
 	onOwn           // on one that has been the reader's
-	ended
+
+	placeBits = 2
+	placeMask = 1<<placeBits - 1
 )
 
 // h2stream is one exchange and the Wire of it. Fields without a note belong to the
@@ -33,14 +37,15 @@ type h2stream struct {
 	site  Site
 	lim   *Limits
 	id    uint32
-	rank  h2.Rank // guarded by c.mu
-	place atomic.Int32
+	rank  h2.Rank       // guarded by c.mu
+	place atomic.Uint64 // above placeBits: the number of its turn, so that no other exchange can be meant
 
 	expect  bool // the client may wait for a 100
 	started atomic.Bool
 	stopped atomic.Bool
 	ctx     atomic.Pointer[clientCtx]
 	tunnel  *h2Tunnel // of an extended CONNECT; else nil
+	suspect bool      // its handler has panicked
 
 	// Of the response.
 	bounded, noBody, upgraded, deaf bool
@@ -77,19 +82,43 @@ func (c *h2conn) newStream(id uint32) *h2stream {
 	s := c.kept
 	c.kept = nil
 	if s == nil {
-		s = &h2stream{c: c}
-	} else {
-		s.expect, s.bounded, s.noBody, s.upgraded, s.deaf, s.left = false, false, false, false, false, 0
-		s.gone, s.sentEnd, s.over, s.short, s.got, s.owed = nil, false, false, false, 0, 0
-		s.started.Store(false)
-		s.place.Store(onReader)
+		s = streams.Get().(*h2stream)
+		s.c = c
 	}
-	s.id, s.lastGen = id, 0
+	s.id = id
 	s.recv, s.full = h2Ahead, h2Ahead
 	s.site = c.lis.site()
 	s.lim = s.site.Limits()
+	return s
+}
+
+// streams holds streams that are as new, of all connections.
+var streams = sync.Pool{New: func() any {
+	s := &h2stream{}
 	s.x.Reset(s)
 	return s
+}}
+
+// renew makes s as new and keeps it for another exchange, if nobody else can have a hold
+// of it. reads: the goroutine is the reader.
+func (s *h2stream) renew(reads bool) {
+	if !s.again() {
+		return
+	}
+	s.expect, s.bounded, s.noBody, s.upgraded, s.deaf, s.left = false, false, false, false, false, 0
+	s.sentEnd, s.over, s.short, s.got, s.owed, s.lastGen = false, false, false, 0, 0, 0
+	s.started.Store(false)
+	if ctx := s.ctx.Load(); ctx != nil && !ctx.unused() {
+		s.ctx.Store(nil)
+	}
+	s.site, s.lim = nil, nil // an old generation is let go of
+	s.x.Reset(s)
+	if reads {
+		s.c.kept = s
+		return
+	}
+	s.c = nil
+	streams.Put(s)
 }
 
 // begin serves a request whose head is c.head, on the goroutine of the reader. It
@@ -104,40 +133,51 @@ func (c *h2conn) begin(s *h2stream, ends bool) (handed bool) {
 	c.mu.Unlock()
 	c.take(s)
 	s.serve(err)
-	reads := s.place.CompareAndSwap(onReader, ended)
+	at := s.place.Load()
+	reads := at&placeMask == onReader && s.place.CompareAndSwap(at, at&^placeMask|ended)
 	if reads {
 		c.inline.Store(nil)
 	}
 	s.finish()
-	if reads && s.again() {
-		c.kept = s
-	}
+	s.renew(reads)
 	return !reads
 }
 
-// again reports whether s is as new: nobody else can have a hold of it.
+// again reports whether s can be another exchange: it ended well, had neither body nor
+// tunnel, and never waited for its client. Frames of the client find it no more.
 func (s *h2stream) again() bool {
-	ctx := s.ctx.Load()
-	return s.declared == 0 && s.tunnel == nil && s.writable == nil && s.readable == nil && s.trailers == nil &&
-		!s.stopped.Load() && s.gone == nil && (ctx == nil || ctx.unused())
+	return !s.suspect && s.declared == 0 && s.over && s.tunnel == nil && s.writable == nil && s.readable == nil &&
+		s.trailers == nil && !s.stopped.Load() && s.gone == nil
 }
 
 // leave makes another goroutine the reader, if the one that serves s is it. Anybody may
 // call it.
-func (s *h2stream) leave() {
-	if !s.place.CompareAndSwap(onReader, onOwn) {
+func (s *h2stream) leave() { s.leaveFrom(s.place.Load()) }
+
+// leaveFrom is leave, if s is still where it was at.
+func (s *h2stream) leaveFrom(at uint64) {
+	if at&placeMask != onReader || !s.place.CompareAndSwap(at, at&^placeMask|onOwn) {
 		return
 	}
 	c := s.c
 	c.mu.Lock()
+	c.warm = true
 	if s.gone == nil {
 		c.ids = append(c.ids, s.id)
 		c.streams = append(c.streams, s)
 	}
+	w := c.takeSpare()
 	c.mu.Unlock()
 	c.inline.Store(nil)
-	go readH2(c)
+	if w == nil {
+		go readH2(c)
+		return
+	}
+	w.wake <- true
 }
+
+// own reports whether another goroutine than the reader serves s.
+func (s *h2stream) own() bool { return s.place.Load()&placeMask == onOwn }
 
 // MayWait implements exchange.Waiter.
 func (s *h2stream) MayWait() { s.leave() }
@@ -251,6 +291,7 @@ func (s *h2stream) serve(err error) {
 	case admitted:
 		srv.inFlight.release()
 	}
+	s.suspect = errors.Is(err, exchange.ErrPanic)
 	srv.finished(s.site, &s.x, err)
 }
 
@@ -276,9 +317,9 @@ func (s *h2stream) finish() {
 		}
 	}
 	c.credit(s.body.free())
-	pending := len(c.out) > 0 && s.place.Load() == onOwn
+	pending := len(c.out) > 0 && s.own()
 	last := c.left && c.active == 0
-	leaves := c.active == 0 && c.leaving == closes && s.place.Load() == onOwn
+	leaves := c.active == 0 && c.leaving == closes && s.own()
 	c.mu.Unlock()
 	if ctx := s.ctx.Load(); ctx != nil && !ctx.unused() {
 		ctx.end()
@@ -472,7 +513,7 @@ func (s *h2stream) read(p []byte, take func() []byte) (int, error) {
 		flush := len(c.out) > 0
 		if done {
 			c.mu.Unlock()
-			if flush && s.place.Load() == onOwn && n > 0 {
+			if flush && s.own() && n > 0 {
 				c.flushSoon()
 			}
 			return n, err

@@ -115,7 +115,7 @@ func (s *h2stream) write(p []byte) (n int, err error) {
 	flush := len(c.out) >= outSoon
 	c.mu.Unlock()
 	if flush {
-		c.flush(s.place.Load() == onOwn)
+		c.flush(s.own())
 	}
 	return n, nil
 }
@@ -125,7 +125,7 @@ func (s *h2stream) write(p []byte) (n int, err error) {
 // long is sent on another goroutine, so that others are heard.
 func (s *h2stream) await() error {
 	c := s.c
-	if s.place.Load() == onReader {
+	if !s.own() {
 		c.mu.Unlock()
 		s.leave()
 		c.mu.Lock()
@@ -198,7 +198,7 @@ func (s *h2stream) reset(code h2.Code, why error) {
 	}
 	c.mu.Unlock()
 	s.bury()
-	if s.place.Load() == onOwn {
+	if s.own() {
 		c.flushSoon()
 	}
 }
@@ -217,7 +217,7 @@ func (s *h2stream) SendFile(f *os.File, off, n int64) (sent int64, err error) {
 // Flush sends all bytes so far. What the reader serves goes out when it has nothing more
 // at hand, which is at once.
 func (s *h2stream) Flush() error {
-	if s.place.Load() == onOwn {
+	if s.own() {
 		s.c.flushSoon()
 	}
 	return nil
@@ -248,7 +248,7 @@ func (s *h2stream) End(trailers *exchange.Fields) error {
 	}
 	s.sentEnd = true
 	c.mu.Unlock()
-	if s.place.Load() == onOwn {
+	if s.own() {
 		c.flushSoon()
 	}
 	return nil
