@@ -63,6 +63,8 @@ type h2conn struct {
 	dec      *h2.Decoder
 	head     h2.Head
 	in       *[inSize]byte // nil: nothing is in it
+	lend     func() []byte // memory, made once, as those that follow
+	give     func()        // freeIn
 	r, w     int
 	greeted2 bool   // the preface has come
 	settled  bool   // and the first SETTINGS
@@ -80,7 +82,7 @@ type h2conn struct {
 	forgets  int
 
 	inline atomic.Pointer[h2stream] // what the reader serves itself; nil: nothing
-	turns  atomic.Uint64            // exchanges that the reader has begun
+	turns  atomic.Uint64            // number of the exchange that the reader has begun last
 	armed  atomic.Bool              // the timer runs
 	timer  *time.Timer              // calls watch; made by the first exchange
 	seen   uint64                   // turns when watch looked last; its own
@@ -127,6 +129,7 @@ func newH2(c *conn) *h2conn {
 		h.rec.mu.Unlock()
 		h.rec.lazy = true
 	}
+	h.lend, h.give, h.blocked = h.memory, h.freeIn, h.extendWrite
 	c.state.Store(connActive)
 	c.sock.keepShort()
 	lim := c.srv.Current().Limits()
@@ -234,7 +237,7 @@ func (c *h2conn) more() error {
 	}
 	if c.tc == nil {
 		return c.wait(func() error {
-			n, err := c.sock.readLazy(c.memory, c.freeIn)
+			n, err := c.sock.readLazy(c.lend, c.give)
 			c.w += n
 			return err
 		}, func() bool { return false })
@@ -501,7 +504,7 @@ func (c *h2conn) watch() {
 	}
 	turns := c.turns.Load()
 	if at := s.place.Load(); turns == c.seen && at>>placeBits == turns { // s may be another exchange by now
-		s.leaveFrom(at)
+		s.leaveFrom(c, at)
 	}
 	c.seen = turns
 	c.timer.Reset(h2Slow)
@@ -509,7 +512,9 @@ func (c *h2conn) watch() {
 
 // take begins an exchange on the goroutine of the reader.
 func (c *h2conn) take(s *h2stream) {
-	s.place.Store(c.turns.Add(1)<<placeBits | onReader)
+	turn := uint64(c.srv.http2.Add(1)) // no exchange of any connection has the same
+	c.turns.Store(turn)
+	s.place.Store(turn<<placeBits | onReader)
 	c.inline.Store(s)
 	if c.armed.Load() {
 		return

@@ -45,8 +45,9 @@ type output struct {
 
 	queue []*h2stream // that wait for their turn to append to out
 
-	cipher []byte // what TLS has made; of who writes
-	broken atomic.Bool
+	cipher  []byte // what TLS has made; of who writes
+	blocked func() // extendWrite, made once
+	broken  atomic.Bool
 }
 
 // buffer returns out to append to. mu is held.
@@ -199,7 +200,7 @@ func (c *h2conn) put(p []byte, waits bool) (sent int, err error) {
 		return c.sock.raw.WriteNow(p)
 	}
 	for {
-		n, err := c.sock.raw.Write(p[sent:], c.extendWrite)
+		n, err := c.sock.raw.Write(p[sent:], c.blocked)
 		sent += n
 		if err == nil || n == 0 || !timedOut(err) || c.hurried.Load() || c.state.Load() == connClosed {
 			return sent, err

@@ -152,15 +152,19 @@ func (s *h2stream) again() bool {
 
 // leave makes another goroutine the reader, if the one that serves s is it. Anybody may
 // call it.
-func (s *h2stream) leave() { s.leaveFrom(s.place.Load()) }
+func (s *h2stream) leave() { s.leaveFrom(s.c, s.place.Load()) }
 
-// leaveFrom is leave, if s is still where it was at.
-func (s *h2stream) leaveFrom(at uint64) {
-	if at&placeMask != onReader || !s.place.CompareAndSwap(at, at&^placeMask|onOwn) {
+// leaveFrom is leave, if s, whose connection is c, is still where it was at. It leaves
+// with mu held: who serves s and ends just now finds it among the streams.
+func (s *h2stream) leaveFrom(c *h2conn, at uint64) {
+	if at&placeMask != onReader {
 		return
 	}
-	c := s.c
 	c.mu.Lock()
+	if !s.place.CompareAndSwap(at, at&^placeMask|onOwn) {
+		c.mu.Unlock()
+		return
+	}
 	c.warm = true
 	if s.gone == nil {
 		c.ids = append(c.ids, s.id)
@@ -258,7 +262,6 @@ func length(v string) (int64, bool) {
 // serve serves the exchange; err is its answer if there is one before a handler.
 func (s *h2stream) serve(err error) {
 	srv := s.c.srv
-	srv.http2.Add(1)
 	var handler exchange.Handler = s.site
 	admitted := false
 	if err != nil {
