@@ -134,7 +134,7 @@ func (c *h2conn) begin(s *h2stream, ends bool) (handed bool) {
 	c.take(s)
 	s.serve(err)
 	at := s.place.Load()
-	reads := at&placeMask == onReader && s.place.CompareAndSwap(at, at&^placeMask|ended)
+	reads := at&placeMask == onReader && s.place.CompareAndSwap(at, at&^placeMask) // ended
 	if reads {
 		c.inline.Store(nil)
 	}
