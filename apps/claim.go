@@ -29,12 +29,14 @@ const (
 	askTime   = 10 * time.Second
 )
 
-// wish is what a server says: first one with Want or Renew, then at most one with Drop.
+// wish is what a server says: first one with Want, Renew or Yield, then at most one with
+// Drop.
 type wish struct {
 	Version int
 	Want    *Options `json:",omitempty"` // the application to keep
 	Over    []int    `json:",omitempty"` // processes whose sockets it may take the names of
 	Renew   bool     `json:",omitempty"` // have new processes in the place of all there are
+	Yield   bool     `json:",omitempty"` // end, for a keeper that is a service of its own
 	Drop    bool     `json:",omitempty"` // the claim ends for good, not with its server
 }
 

@@ -31,7 +31,8 @@ type KeeperOptions struct {
 	// Linger is how long an application goes on that no server wants: longer than a
 	// restart of the server takes. 0: a minute.
 	Linger time.Duration
-	// UntilUnused ends the keeper once nobody has wanted anything for as long.
+	// UntilUnused ends the keeper once nobody has wanted anything for as long, and when
+	// one without it begins, which takes its place.
 	UntilUnused bool
 	// Ready is called when servers can come; nil: nobody asks.
 	Ready func()
@@ -40,6 +41,7 @@ type KeeperOptions struct {
 const (
 	lingerTime = time.Minute
 	lockTime   = 5 * time.Second // for a keeper that is about to end
+	yieldTime  = time.Minute     // for one that has to end all its applications first
 	maxClaims  = 4096            // connections at once
 )
 
@@ -56,6 +58,7 @@ type keeper struct {
 	apps    map[Options]*keptApp
 	conns   map[*net.UnixConn]bool
 	unused  time.Time // since when nobody has wanted anything
+	yields  bool      // another keeper takes the place
 	running sync.WaitGroup
 }
 
@@ -87,7 +90,7 @@ func Keep(ctx context.Context, o KeeperOptions) error {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return err
 	}
-	lock, err := lockKeeper(ctx, o.Dir)
+	lock, err := lockKeeper(ctx, o.Dir, !o.UntilUnused)
 	if err != nil {
 		return err
 	}
@@ -122,15 +125,19 @@ func Keep(ctx context.Context, o KeeperOptions) error {
 }
 
 // lockKeeper takes the lock of a directory and writes the process number into it. A
-// keeper that ends is waited for.
-func lockKeeper(ctx context.Context, dir string) (*os.File, error) {
+// keeper that ends is waited for; take asks one that a server has started to end.
+func lockKeeper(ctx context.Context, dir string, take bool) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	most := lockTime
+	if take {
+		most = yieldTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	for {
+	for n := 0; ; n++ {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			break
@@ -140,6 +147,9 @@ func lockKeeper(ctx context.Context, dir string) (*os.File, error) {
 			n, _ := f.ReadAt(who[:], 0)
 			f.Close()
 			return nil, fmt.Errorf("process %s keeps the applications of %s already", strings.TrimSpace(string(who[:n])), dir)
+		}
+		if take && n%50 == 0 && yieldKeeper(dir) == errStays {
+			cancel() // it is a service of its own too
 		}
 		sleep(ctx, 20*time.Millisecond)
 	}
@@ -152,6 +162,32 @@ func lockKeeper(ctx context.Context, dir string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// errStays says that a keeper does not give way.
+var errStays = errors.New("it is no keeper that a server has started")
+
+// yieldKeeper asks the keeper of a directory to end.
+func yieldKeeper(dir string) error {
+	t, err := askKeeper(dir, wish{Version: protocolVersion, Yield: true})
+	if err == nil && t.Refused != "" {
+		err = errStays
+	}
+	return err
+}
+
+// askKeeper asks the keeper of a directory something that has one answer.
+func askKeeper(dir string, q wish) (t told, err error) {
+	nc, _, err := dialKeeper(dir)
+	if err != nil {
+		return t, err
+	}
+	defer nc.Close()
+	if err = say(nc, q); err == nil {
+		nc.SetReadDeadline(time.Now().Add(askTime))
+		err = hear(bufio.NewReader(nc), &t)
+	}
+	return t, err
 }
 
 // listenKeeper opens the socket, which only root and the own user may use.
@@ -200,7 +236,7 @@ func (k *keeper) watch(ctx context.Context) {
 	for {
 		next, needed := k.sweep(time.Now())
 		if !needed {
-			k.o.Log.Info("nobody needs this keeper of applications: it ends")
+			k.o.Log.Info("this keeper of applications is not needed any more: it ends")
 			return
 		}
 		t := time.NewTimer(next)
@@ -233,6 +269,9 @@ func (k *keeper) sweep(now time.Time) (next time.Duration, needed bool) {
 		}
 		next = min(next, left)
 	}
+	if k.yields {
+		return 0, false
+	}
 	if !k.o.UntilUnused || len(k.apps) > 0 || len(k.conns) > 0 {
 		return next, true
 	}
@@ -263,6 +302,13 @@ func (k *keeper) serve(nc *net.UnixConn) {
 	switch {
 	case q.Version != protocolVersion:
 		say(nc, told{Refused: fmt.Sprintf("it speaks version %d of the protocol, the other side %d: end it, and the next one starts by itself", protocolVersion, q.Version)})
+	case q.Yield && !k.o.UntilUnused:
+		say(nc, told{Refused: errStays.Error()})
+	case q.Yield:
+		say(nc, told{})
+		k.mu.Lock()
+		k.yields = true
+		k.mu.Unlock()
 	case q.Renew:
 		say(nc, told{Number: k.renew()})
 	case q.Want == nil || !filepath.IsAbs(q.Want.Socket) || !filepath.IsAbs(q.Want.program()):
@@ -307,11 +353,12 @@ func (k *keeper) look() {
 func (k *keeper) claim(o Options, over []int, c *claimant) *keptApp {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	o = New(o).opt // with its defaults, as all are known by
 	ka := k.apps[o]
 	if ka == nil {
 		ka = &keptApp{k: k, swapped: make(chan struct{}), claims: map[*claimant]bool{}}
 		ka.app = k.start(ka, o, over)
-		k.apps[ka.app.opt] = ka // with its defaults, as another claim has them too
+		k.apps[o] = ka
 	}
 	ka.claims[c] = true
 	ka.list()
@@ -491,21 +538,9 @@ func Detach(command []string, dir string) error {
 // Renew has the keeper of a directory start new processes in the place of all that it
 // keeps, without a gap. It returns how many applications those are.
 func Renew(dir string) (int, error) {
-	nc, _, err := dialKeeper(dir)
-	if err != nil {
-		return 0, err
+	t, err := askKeeper(dir, wish{Version: protocolVersion, Renew: true})
+	if err == nil && t.Refused != "" {
+		err = errors.New(t.Refused)
 	}
-	defer nc.Close()
-	if err := say(nc, wish{Version: protocolVersion, Renew: true}); err != nil {
-		return 0, err
-	}
-	var t told
-	nc.SetReadDeadline(time.Now().Add(askTime))
-	if err := hear(bufio.NewReader(nc), &t); err != nil {
-		return 0, err
-	}
-	if t.Refused != "" {
-		return 0, errors.New(t.Refused)
-	}
-	return t.Number, nil
+	return t.Number, err
 }

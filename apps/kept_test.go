@@ -337,6 +337,37 @@ func TestOneKeeper(t *testing.T) {
 	}
 }
 
+// A keeper that is a service of its own takes the place of one that a server has started,
+// with what that keeps; the other way round there is no place.
+func TestKeeperTakesThePlaceOfOneInTheBackground(t *testing.T) {
+	r := newRig(t, "serve")
+	dir := filepath.Dir(r.opt.Socket)
+	r.opt.Keep = true
+	r.sup.Kept = KeptBy{Dir: dir, Command: []string{r.sup.Launcher[0], "keeper", "detach", dir}}
+	a := r.start()
+	first := await(t, a, "not ready", in(Ready)).PIDs[0]
+	background := lockHolder(t, dir)
+	k := &keptRig{rig: r, dir: dir}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, over := make(chan struct{}), make(chan error, 1)
+	go func() {
+		over <- Keep(ctx, KeeperOptions{Dir: dir, Launcher: r.sup.Launcher, Log: r.sup.Log, Ready: func() { close(ready) }})
+	}()
+	<-ready
+	gone(t, background)
+	gone(t, first)
+	await(t, a, "not ready again", func(i Info) bool { return i.State == Ready && i.PIDs[0] != first })
+	ask(t, a)
+	if keeper := lockHolder(t, dir); keeper != os.Getpid() {
+		t.Errorf("process %d keeps the application", keeper)
+	}
+	k.restart(a)
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
 // What is no server is not served, and disturbs nobody.
 func TestKeeperIsAskedNonsense(t *testing.T) {
 	r := newKeptRig(t, "serve", time.Hour)
@@ -359,6 +390,7 @@ func TestKeeperIsAskedNonsense(t *testing.T) {
 	f(`{"Version":1}`+"\n", "no application is named")
 	f(`{"Version":1,"Want":{"Socket":"s","Command":"/bin/true"}}`+"\n", "no application is named")
 	f(`{"Version":1,"Want":{"Socket":"/s","Command":"true"}}`+"\n", "no application is named")
+	f(`{"Version":1,"Yield":true}`+"\n", "no keeper that a server has started")
 	ask(t, r.start())
 }
 

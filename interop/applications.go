@@ -249,7 +249,7 @@ func identities(r *run) error {
 				return "", err
 			}
 		}
-		return "503 for uid 1 and for a user that is not there", j.finds(r, nil, "user id 1 is below minUID 100", "there is no user no-such-user")
+		return "503 for uid 1 and for a user that is not there", j.finds(r, nil, "user id 1 is below minUID 11", "there is no user no-such-user")
 	})
 	r.check("refused-without-root", func() (string, error) {
 		return "", j.finds(r, []string{"setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"}, "httpjet does not run as root")
