@@ -121,6 +121,10 @@ func (b *bench) run(ctx context.Context, only []string, on string, save bool) er
 		if len(only) > 0 && !slices.Contains(only, s.group) && !slices.Contains(only, s.name) {
 			continue
 		}
+		if s.needs != nil && s.needs() != "" {
+			fmt.Fprintf(os.Stderr, "%s: left out: %s\n", s.name, s.needs())
+			continue
+		}
 		var of []row
 		for _, c := range []cores{one, all} {
 			// Memory is a matter of how a server runs in earnest: unpinned.

@@ -33,6 +33,8 @@ type scenario struct {
 	memory      bool   // measures memory: a new process for each sample, no CPU
 	entries     []entry
 	limits      []limit
+	needs       func() string                                            // what is missing, so that it is left out; nil: nothing
+	also        func(*bench, context.Context, cores) ([]*running, error) // starts what else stands behind the servers; nil: nothing
 	take        func(*bench, context.Context, cores, entry, *running) (sample, error)
 }
 
@@ -49,6 +51,7 @@ const (
 	perRequest = "CPU µs/request"
 	perGiB     = "CPU s/GiB"
 	perMessage = "CPU µs/message"
+	perTurn    = "µs/request"
 	perConn    = "KiB/connection"
 )
 
@@ -93,6 +96,19 @@ var scenarios = []scenario{
 		group: "fastcgi", name: "fastcgi", unit: perRequest, take: (*bench).wrk,
 		says:    "FastCGI to a trivial responder, 1 KiB",
 		entries: at("/fcgi/1k", nginx, haproxy, caddy, httpjet),
+		limits:  []limit{{"nginx", 0.95}, {"caddy", 0.25}},
+	},
+	{
+		group: "php", name: "php", unit: perTurn, take: (*bench).wall, also: (*bench).startPHP,
+		needs: func() string {
+			if lsphpDir() == "" {
+				return "lsphp is not in its cache: make interop-lsphp"
+			}
+			return ""
+		},
+		says:    "a trivial script, httpjet alone: lsphp over LSAPI, against php-fpm of the same build over FastCGI, 4 workers each; time, not cost",
+		entries: []entry{{"httpjet", httpjet, "/hello.php"}, {"httpjet-fpm", httpjet, "/hello.fpm"}},
+		limits:  []limit{{"httpjet-fpm", 1.00}},
 	},
 	{
 		group: "idle", name: "idle", unit: perConn, memory: true, take: (*bench).held,
@@ -197,6 +213,13 @@ func (s scenario) startAll(ctx context.Context, b *bench, c cores) (map[string]*
 		return nil, err
 	}
 	b.up = []*running{up}
+	if s.also != nil {
+		more, err := s.also(b, ctx, c)
+		b.up = append(b.up, more...)
+		if err != nil {
+			return nil, err
+		}
+	}
 	fmt.Fprintf(os.Stderr, "%s: %s; cores: %s; %s\n", s.name, s.says, c.name, s.unit)
 	all := map[string]*running{}
 	if s.memory {

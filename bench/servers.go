@@ -53,6 +53,7 @@ type values struct {
 	App, FastCGI         string   // addresses of the upstream
 	Group                []string // ten more addresses of App's port: all are the upstream
 	Host                 string
+	PHP                  string // a folder with the sockets of lsphp and php-fpm, where they run
 	Memory               string // a folder in memory, tmpfs, which need not exist
 	Workers              int    // processors of the server
 	Connections          int    // that it must be able to hold
@@ -180,7 +181,7 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 
 func (b *bench) values(dir string, c cores) (values, error) {
 	v := values{
-		Dir: dir, App: b.app, FastCGI: b.fastcgi, Group: group(b.app), Host: host,
+		Dir: dir, App: b.app, FastCGI: b.fastcgi, Group: group(b.app), Host: host, PHP: filepath.Join(b.dir, "php"),
 		Memory: filepath.Join(memory, filepath.Base(b.dir), filepath.Base(dir)), Workers: c.n, Connections: b.idle + 1000, Files: b.descriptors, RequestsPerConnection: requestsPerConnection,
 	}
 	for _, a := range []*string{&v.HTTP, &v.HTTPS, &v.Metrics} {
@@ -214,6 +215,8 @@ func (b *bench) files(name, dir string, v values) error {
 		"www/1k.txt":        string(payload),
 		"www/100k.txt":      strings.Repeat(string(payload), 100),
 		"www/zip/page.html": page,
+		"www/hello.php":     "<?php echo 'hello';\n",
+		"www/hello.fpm":     "<?php echo 'hello';\n",
 		"cert.pem":          b.cert, "key.pem": b.key, "both.pem": b.cert + b.key,
 	} {
 		if err == nil {
