@@ -176,11 +176,13 @@ func (q *quicSide) use() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.conns++
+	q.lis.srv.quic.open.Add(1)
 }
 
 func (q *quicSide) release() {
 	q.mu.Lock()
 	q.conns--
+	q.lis.srv.quic.open.Add(-1)
 	last := q.conns == 0 && q.closed
 	q.mu.Unlock()
 	if last {
@@ -197,6 +199,21 @@ func (q *quicSide) choose(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return site.QUIC(q.lis.Name(), hello)
 }
 
+// quicCounters count what there is of QUIC, at all listeners.
+type quicCounters struct {
+	open, shaking, refused atomic.Int64
+}
+
+// QUICStats is what there is of QUIC.
+type QUICStats struct {
+	Open, Shaking int   // connections, handshakes under way
+	Refused       int64 // connections refused because too many handshakes were under way
+}
+
+func (n *quicCounters) snapshot() QUICStats {
+	return QUICStats{int(n.open.Load()), int(n.shaking.Load()), n.refused.Load()}
+}
+
 // shake is a handshake that is under way.
 type shake struct {
 	q    *quicSide
@@ -206,26 +223,36 @@ type shake struct {
 type shakeKey struct{}
 
 // begin counts a handshake, and refuses it if there are too many.
-func (q *quicSide) begin(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+func (q *quicSide) begin(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	s := q.lis.srv
 	if q.shaking.Add(1) > h3Handshakes {
 		q.shaking.Add(-1)
-		s.overloaded.Add(1)
+		s.quic.refused.Add(1)
 		return nil, errors.New("too many handshakes")
 	}
+	s.quic.shaking.Add(1)
 	h := &shake{q: q}
-	context.AfterFunc(ctx, func() { h.end(false) })
+	remote := client.RemoteAddr
+	context.AfterFunc(ctx, func() {
+		if h.end(false) {
+			s.logger().Debug("QUIC handshake", "listener", q.lis.Name(), "remote", remote, "err", context.Cause(ctx))
+		}
+	})
 	return context.WithValue(ctx, shakeKey{}, h), nil
 }
 
-// end is called when the connection is there, or has failed.
-func (h *shake) end(done bool) {
+// end is called when the connection is there, or has failed. It reports whether it had
+// not been.
+func (h *shake) end(done bool) (first bool) {
 	h.once.Do(func() {
+		first = true
 		h.q.shaking.Add(-1)
+		h.q.lis.srv.quic.shaking.Add(-1)
 		if !done {
 			h.q.lis.srv.tlsErrors.Add(1)
 		}
 	})
+	return first
 }
 
 // acceptQUIC takes connections; one for which there is no permit waits for it, and those

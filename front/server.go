@@ -43,7 +43,8 @@ type Server struct {
 	parked                                   atomic.Int64
 	http10, http11, http2, http3             atomic.Int64
 
-	h2 h2Counters
+	h2   h2Counters
+	quic quicCounters
 
 	own   atomic.Pointer[ownLines]    // of the current second
 	ownH2 atomic.Pointer[ownFieldsOf] // the same for HTTP/2
@@ -77,6 +78,7 @@ type Stats struct {
 	Watched                      int64 // exchanges that took so long that their client was watched
 	HTTP10, HTTP11, HTTP2, HTTP3 int64 // requests
 	H2                           H2Stats
+	QUIC                         QUICStats
 }
 
 // Snapshot returns the counters.
@@ -89,7 +91,7 @@ func (s *Server) Snapshot() Stats {
 		Accepted:  s.accepted.Load(),
 		TLSErrors: s.tlsErrors.Load(), Refused: s.refused.Load(), Overloaded: s.overloaded.Load(), Strangers: s.strangers.Load(),
 		Bugs: s.bugs.Load(), Watched: s.watches.Load(), HTTP10: s.http10.Load(), HTTP11: s.http11.Load(), HTTP2: s.http2.Load(), HTTP3: s.http3.Load(),
-		H2: s.h2.snapshot(),
+		H2: s.h2.snapshot(), QUIC: s.quic.snapshot(),
 	}
 }
 

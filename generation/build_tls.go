@@ -339,6 +339,9 @@ func (b *builder) loadCert(t *xmlconf.TLS, o tlsconf.Options, at *xmlconf.Block,
 	}
 	for _, c := range conf.Certificates {
 		b.reportCert(t, at, c.Leaf, names)
+		if !slices.ContainsFunc(b.g.Shown, c.Leaf.Equal) {
+			b.g.Shown = append(b.g.Shown, c.Leaf)
+		}
 	}
 	if t.Stapling {
 		b.staple(t, at, conf)

@@ -7,6 +7,7 @@ package generation
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -137,6 +138,7 @@ type Generation struct {
 	ACME      acme.Options            // account of ACMENames
 	ACMENames []string                // names for which certificates are to be issued
 	HTTP3     xmlconf.Quic            // settings of HTTP/3
+	Shown     []*x509.Certificate     // certificates of files that are shown to clients
 
 	// Degraded says what keeps parts of it from serving: virtual hosts that did
 	// not load, secure listeners without a certificate. At start it serves

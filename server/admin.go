@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ func (s *Server) observe() {
 				Strangers: uint64(s.front.Snapshot().Strangers)}
 		},
 		HTTP2: s.http2Counts,
+		TLS:   s.tlsCounts,
 		Lookups: func() metrics.Lookups {
 			n := s.kept.Dialer.Resolver.Stats()
 			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}
@@ -121,11 +123,54 @@ func (s *Server) http2Counts() metrics.HTTP2 {
 	return out
 }
 
+// tlsCounts are those of handshakes, QUIC and certificates.
+func (s *Server) tlsCounts() metrics.TLS {
+	n, orders := s.front.Snapshot(), s.acme.Counts()
+	out := metrics.TLS{HandshakeErrors: uint64(n.TLSErrors), QUICConnections: n.QUIC.Open, QUICHandshakes: n.QUIC.Shaking, QUICRefused: uint64(n.QUIC.Refused),
+		Issued: uint64(orders.Issued), Renewed: uint64(orders.Renewed), NotIssued: uint64(orders.Failed)}
+	responses, failed := s.ocsp.Counts()
+	out.Responses, out.NoResponses = uint64(responses), uint64(failed)
+	for _, c := range s.certificates() {
+		switch {
+		case c.NotAfter == nil:
+			out.Missing++
+		default:
+			out.Certificates = append(out.Certificates, metrics.Certificate{Name: c.Name, Source: c.Source, NotAfter: *c.NotAfter})
+		}
+		if c.Error != "" {
+			out.Failing++
+		}
+	}
+	return out
+}
+
+// certificates are those that clients are shown, of files and of ACME.
+func (s *Server) certificates() (list []status.Certificate) {
+	if current := s.current.Load(); current != nil {
+		for _, leaf := range current.Shown {
+			name, until := leaf.Subject.CommonName, leaf.NotAfter.UTC()
+			if len(leaf.DNSNames) > 0 {
+				name = leaf.DNSNames[0]
+			}
+			list = append(list, status.Certificate{Name: strings.ToValidUTF8(name, "?"), Source: "file", NotAfter: &until})
+		}
+	}
+	for _, st := range s.acme.States() {
+		c := status.Certificate{Name: st.Name, Source: "acme", Error: st.Err}
+		if !st.NotAfter.IsZero() {
+			until := st.NotAfter.UTC()
+			c.NotAfter = &until
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
 // state is the process as status shows it. Any goroutine may call it.
 func (s *Server) state() status.State {
 	n := s.front.Snapshot()
 	out := status.State{Version: Version, Started: s.started, Draining: s.draining.Load(), Reload: status.Reload{Result: "none"},
-		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), ByAge: s.openTunnels(), Apps: s.apps.List(), Caches: s.cacheDocument}
+		Active: n.InFlight, Open: n.Active, Tunnels: n.Tunnels, Leaving: s.leaving(), ByAge: s.openTunnels(), Apps: s.apps.List(), Caches: s.cacheDocument, Certificates: s.certificates()}
 	if r := s.reloaded.Load(); r != nil {
 		out.Reload = *r
 	}

@@ -2,6 +2,7 @@ package status
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"httpjet/apps"
@@ -28,7 +29,9 @@ type State struct {
 	ByAge      []Tunnels         // open ones, the oldest generation first
 	Apps       []apps.Info       // that the server starts
 	Caches     func() Caches     // nil: not known
-	Management Config            // of the management listener; Addr "": there is none
+
+	Certificates []Certificate // that clients are shown
+	Management   Config        // of the management listener; Addr "": there is none
 }
 
 // The documents below are what machines read. Names stay; what is new is added
@@ -49,6 +52,16 @@ type Status struct {
 	Leaving    []Leaving         `json:"tunnels_leaving"`
 	Tunnels    []Tunnels         `json:"tunnels"` // WebSockets and event streams, by generation
 	Apps       []Application     `json:"applications"`
+
+	Certificates []Certificate `json:"certificates"`
+}
+
+// Certificate is one that clients are shown, of a file or issued.
+type Certificate struct {
+	Name     string     `json:"name"`            // the first that it is for
+	Source   string     `json:"source"`          // file or acme
+	NotAfter *time.Time `json:"not_after"`       // null: not issued yet
+	Error    string     `json:"error,omitempty"` // of the last order
 }
 
 // Application is one that the server starts (autoStart).
@@ -242,6 +255,7 @@ func statusOf(s *State, now time.Time) Status {
 		c := s.Caches()
 		out.Caches["page_cache"], out.Caches["proxy_cache"] = c.PageCache, c.ProxyCache
 	}
+	out.Certificates = firstToEnd(s.Certificates)
 	out.Apps = []Application{}
 	for _, a := range s.Apps {
 		out.Apps = append(out.Apps, Application{Scope: a.Scope, Name: a.Name, State: a.State.String(),
@@ -264,6 +278,22 @@ func statusOf(s *State, now time.Time) Status {
 		out.Generation.Degraded = append(out.Generation.Degraded, g.Degraded...)
 	}
 	return out
+}
+
+// mostCertificates bounds the list of a document.
+const mostCertificates = 500
+
+// firstToEnd returns those that need a look first: what is not issued yet, then what ends
+// first.
+func firstToEnd(list []Certificate) []Certificate {
+	until := func(c Certificate) time.Time {
+		if c.NotAfter == nil {
+			return time.Time{}
+		}
+		return *c.NotAfter
+	}
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b Certificate) int { return until(a).Compare(until(b)) })
+	return append([]Certificate{}, list[:min(len(list), mostCertificates)]...)
 }
 
 // groupsOf makes the documents of the groups with a scope and a name, "" for any.

@@ -122,6 +122,15 @@ function others(s) {
     put(row.cells[0], name.replace("_", " "));
     put(row.cells[1], Object.entries(c).map(([k, v]) => `${k.replaceAll("_", " ")} ${number.format(v)}`).join(", "));
   });
+  const certificates = s.certificates ?? [];
+  $("certificates-section").hidden = !certificates.length;
+  rows($("certificates").tBodies[0], certificates, (c) => `${c.source}/${c.name}/${c.not_after}`, 4, (row, c) => {
+    const days = c.not_after ? (new Date(c.not_after) - Date.now()) / 86400000 : 0;
+    put(row.cells[0], c.name);
+    put(row.cells[1], c.source === "acme" ? "ACME" : c.source);
+    put(row.cells[2], c.not_after ?? "none yet", days < 3 ? "bad" : days < 14 ? "warn" : "");
+    put(row.cells[3], c.error ?? "", c.error ? "bad" : "");
+  });
   $("apps-section").hidden = !s.applications.length;
   rows($("apps").tBodies[0], s.applications, (a) => a.scope + "/" + a.name, 4, (row, a) => {
     put(row.cells[0], a.scope + "/" + a.name);
