@@ -39,7 +39,7 @@ var needed = []need{
 	{"/usr/lib/php/20220829/mysqli.so", "php8.2-mysql", "wordpress"},
 	{"/usr/share/mediawiki/index.php", "mediawiki", "mediawiki"},
 	{"/usr/lib/php/20220829/pdo_sqlite.so", "php8.2-sqlite3", "mediawiki"},
-	{"chromium", "chromium", "dashboard"},
+	{"chromium", "chromium", "dashboard chromium"},
 	{"promtool", "prometheus", "documents"},
 	{"git", "git", "fastcgi"},
 	{"spawn-fcgi", "spawn-fcgi", "fastcgi"},
