@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"httpjet/budget"
+	"httpjet/compress"
 	"httpjet/generation"
 	"httpjet/metrics"
 	"httpjet/xmlconf"
@@ -55,6 +56,9 @@ func load(o Options, root string, kept *generation.Kept) (*generation.Generation
 	cfg := xmlconf.LoadServer(root, fs)
 	if cfg == nil {
 		return nil, firstFatal(fs)
+	}
+	if n := cfg.Server.Tuning.CompressMemory; n > 0 && kept.Encoders == nil {
+		kept.Encoders = compress.NewEncoders(n)
 	}
 	g := generation.Build(cfg, kept, generation.Options{Version: o.Version, User: o.User}, fs)
 	if fs.Failed() {

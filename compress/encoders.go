@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -29,6 +30,10 @@ const outSize = 16<<10 - 64
 // keeps others for the next answer until the collector takes them. All methods are
 // safe for several goroutines.
 type Encoders struct {
+	// Took is told how long the coding of each body took, without the time in which its
+	// bytes went on; it is set before the first use. nil: nobody asks, no clock is read.
+	Took func(took time.Duration)
+
 	bytes *budget.Bytes
 	pools [3][23]sync.Pool // of *coder, by coding and level
 
@@ -73,6 +78,8 @@ type coder struct {
 	coding coding.Set
 	cost   int64
 	in     uint64 // bytes written to it
+	timed  bool
+	took   time.Duration // what goes on included
 }
 
 // output gathers what an encoder writes.
@@ -81,6 +88,9 @@ type output struct {
 	buf  []byte
 	n    uint64 // bytes passed on
 	err  error  // of next; nothing follows it
+
+	timed bool
+	away  time.Duration // what next took
 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -92,8 +102,7 @@ func (o *output) Write(p []byte) (int, error) {
 			return 0, o.err
 		}
 		if len(p) >= cap(o.buf) {
-			o.n += uint64(len(p))
-			if _, o.err = o.next.Write(p); o.err != nil {
+			if o.pass(p); o.err != nil {
 				return 0, o.err
 			}
 			return len(p), nil
@@ -106,34 +115,67 @@ func (o *output) Write(p []byte) (int, error) {
 // drain passes on what was gathered.
 func (o *output) drain() error {
 	if o.err == nil && len(o.buf) > 0 {
-		o.n += uint64(len(o.buf))
-		_, o.err = o.next.Write(o.buf)
+		o.pass(o.buf)
 		o.buf = o.buf[:0]
 	}
 	return o.err
 }
 
+// pass passes p on.
+func (o *output) pass(p []byte) {
+	o.n += uint64(len(p))
+	if !o.timed {
+		_, o.err = o.next.Write(p)
+		return
+	}
+	began := time.Now()
+	_, o.err = o.next.Write(p)
+	o.away += time.Since(began)
+}
+
 // Write codes p.
 func (c *coder) Write(p []byte) (int, error) {
+	began := c.now()
 	c.in += uint64(len(p))
 	n, err := c.encoder.Write(p)
+	c.spent(began)
 	return n, c.cause(err)
+}
+
+// now is when something begins, if that is of interest.
+func (c *coder) now() (t time.Time) {
+	if c.timed {
+		t = time.Now()
+	}
+	return t
+}
+
+func (c *coder) spent(began time.Time) {
+	if c.timed {
+		c.took += time.Since(began)
+	}
 }
 
 // Flush passes on everything that was written so far, decodable.
 func (c *coder) Flush() error {
-	if err := c.encoder.Flush(); err != nil {
-		return c.cause(err)
+	began := c.now()
+	err := c.encoder.Flush()
+	if err == nil {
+		err = c.out.drain()
 	}
-	return c.out.drain()
+	c.spent(began)
+	return c.cause(err)
 }
 
 // Close ends the coded body.
 func (c *coder) Close() error {
-	if err := c.encoder.Close(); err != nil {
-		return c.cause(err)
+	began := c.now()
+	err := c.encoder.Close()
+	if err == nil {
+		err = c.out.drain()
 	}
-	return c.out.drain()
+	c.spent(began)
+	return c.cause(err)
 }
 
 // cause prefers the error of who takes the output to the library's words for it.
@@ -198,6 +240,7 @@ func (e *Encoders) lend(c coding.Set, level int, next io.Writer) *coder {
 		z.out.buf = make([]byte, 0, outSize)
 	}
 	z.out.next = next
+	z.timed, z.out.timed = e.Took != nil, e.Took != nil
 	z.Reset(&z.out)
 	e.coded[i].Add(1)
 	return z
@@ -207,7 +250,10 @@ func (e *Encoders) lend(c coding.Set, level int, next io.Writer) *coder {
 func (e *Encoders) giveBack(z *coder) {
 	e.in.Add(z.in)
 	e.out.Add(z.out.n)
-	z.in, z.out = 0, output{buf: z.out.buf[:0]}
+	if e.Took != nil && z.in > 0 {
+		e.Took(max(0, z.took-z.out.away))
+	}
+	z.in, z.took, z.out = 0, 0, output{buf: z.out.buf[:0]}
 	z.from.Put(z)
 	e.bytes.Give(z.cost)
 }

@@ -21,12 +21,15 @@ func (v *VHost) serveCached(x *exchange.Exchange, t *Table) error {
 // answer has the handler of the route answer, or the page cache in its place (dispatch
 // row 15).
 func (v *VHost) answer(x *exchange.Exchange, r *route, t *Table, l *local, run *pagecache.Run) error {
-	if run == nil || x.Explaining() {
+	if v.Compress != nil && x.Explaining() {
+		v.Compress.Explain(x)
+	}
+	if run == nil {
 		return x.ServeOrExplain(r.handler)
 	}
 	local := r.kind == exchange.FastCGI || r.kind == exchange.LSAPI
 	if !local && r.kind != exchange.Proxy || v.IsUpgrade(x) {
-		return r.handler.Serve(x)
+		return x.ServeOrExplain(r.handler)
 	}
 	var base *pagecache.Policy
 	if r.context != nil {
@@ -35,6 +38,10 @@ func (v *VHost) answer(x *exchange.Exchange, r *route, t *Table, l *local, run *
 	p := run.At(base)
 	if l != nil && l.settings != nil {
 		l.settings.Cache(func(d *rewrite.CacheDirective) { apply(p, d, x.Req.Path) })
+	}
+	if x.Explaining() {
+		run.Explain(x, local)
+		return x.ServeOrExplain(r.handler)
 	}
 	q := pagecache.Question{Local: local, Again: t}
 	q.Purge = pagecache.IsPurge(x.Req.Method) && v.mayPurge(x, t)

@@ -162,10 +162,8 @@ func (v *VHost) explainRoute(x *exchange.Exchange, r *route, t *Table) {
 	switch local := r.kind == exchange.FastCGI || r.kind == exchange.LSAPI; {
 	case v.Cache == nil:
 		x.Note("page cache", "the host has none")
-	case !local && r.kind != exchange.Proxy:
+	case !local && r.kind != exchange.Proxy || v.IsUpgrade(x):
 		x.Note("page cache", "not for routes of this kind")
-	default:
-		x.Note("page cache", "asked before the handler, within its policy; httpjet cache why tells of an entry")
 	}
 	x.Note("handler", "%s", r.kind)
 	if x.Route.Group != "" {

@@ -58,6 +58,7 @@ type Metrics struct {
 	rewrite    durations
 	lookup     durations // in caches
 	lsapi      [3]durations
+	coding     durations // of bodies
 	litespeed  *litespeed
 	errors     map[string]prometheus.Counter // by token of R-HDR-8; read only
 	reloads    [2]prometheus.Counter         // failure, success
@@ -80,6 +81,7 @@ func New() *Metrics {
 	m.upstream.register(m.registry, "httpjet_phase_upstream_seconds",
 		"Time of an attempt at an HTTP upstream, from its permit to the head of the reply, a dial included.")
 	m.rewrite.register(m.registry, "httpjet_phase_rewrite_seconds", "Time that the rewrite rules of a request took, where there are any.")
+	m.coding.register(m.registry, "httpjet_phase_compress_seconds", "Time that the compression of a body took, without that in which it was sent.")
 	m.lookup.register(m.registry, "httpjet_phase_cache_lookup_seconds", "Time of a look-up in the page cache or a proxyCache.")
 	for i, h := range lsapiTimes {
 		m.lsapi[i].register(m.registry, h[0], h[1])
@@ -180,6 +182,9 @@ func (m *Metrics) Answered(took time.Duration) { m.upstream.add(took) }
 
 // Rewrote counts what rewrite rules took of a request.
 func (m *Metrics) Rewrote(took time.Duration) { m.rewrite.add(took) }
+
+// Coded counts the coding of a body.
+func (m *Metrics) Coded(took time.Duration) { m.coding.add(took) }
 
 // LookedUp counts a look-up in a cache.
 func (m *Metrics) LookedUp(took time.Duration) { m.lookup.add(took) }

@@ -152,6 +152,14 @@ func (r *Run) Serve(q Question, h exchange.Handler) (err error) {
 
 // bypasses says why the cache has no part in an exchange, "" if it has (R-CACHE-2).
 func (r *Run) bypasses() string {
+	if r.x.Explaining() {
+		return "explained"
+	}
+	return r.refuses()
+}
+
+// refuses says why the cache has no part in what is asked for, "" if it has.
+func (r *Run) refuses() string {
 	x, p := r.x, &r.policy
 	f := &x.Req.Fields
 	_, query, _ := strings.Cut(x.Req.Target, "?")
@@ -162,8 +170,6 @@ func (r *Run) bypasses() string {
 		return "method"
 	case x.Route.Foreign:
 		return "foreign host"
-	case x.Explaining():
-		return "explained"
 	case r.rules.bypass != "":
 		return r.rules.bypass
 	case f.Has("Upgrade"):

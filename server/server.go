@@ -312,6 +312,7 @@ func (s *Server) build() (*generation.Generation, *xmlconf.Findings) {
 		s.kept.Bodies = &budget.Bodies{Bytes: budget.NewBytes(t.TotalReqBufSize), Count: budget.NewPermits(t.MaxBufferedReqs)}
 		if t.CompressMemory > 0 {
 			s.kept.Encoders = compress.NewEncoders(t.CompressMemory)
+			s.kept.Encoders.Took = s.kept.Metrics.Coded
 		}
 	}
 	return generation.Build(cfg, &s.kept, s.generationOptions(), fs), fs
