@@ -135,7 +135,7 @@ func dashboard(r *run) error {
 		if err := r.command(r.bin, "--root", j.root, "reload"); err != nil {
 			return "", err
 		}
-		for what, want := range map[string]string{"#errors": "upstream_transport", "#caches": "proxy cache", "#tunnels": "1\t1", "#generation": "generation\n2, loaded"} {
+		for what, want := range map[string]string{"#errors": "upstream_transport", "#caches": "dashboard /app/\tentries", "#tunnels": "1\t1", "#generation": "generation\n2, loaded"} {
 			if _, err := shows(what, want); err != nil {
 				return "", err
 			}

@@ -117,10 +117,11 @@ function errors(s, now) {
 
 function others(s) {
   const caches = Object.entries(s.caches ?? {}).filter(([, c]) => c); // a page cache that no host has is null
+  for (const c of s.caches?.proxy_cache?.contexts ?? []) caches.push([`${c.vhost} ${c.context}`, c]);
   $("caches-section").hidden = !caches.length;
   rows($("caches").tBodies[0], caches, ([name]) => name, 2, (row, [name, c]) => {
     put(row.cells[0], name.replace("_", " "));
-    put(row.cells[1], Object.entries(c).map(([k, v]) => `${k.replaceAll("_", " ")} ${number.format(v)}`).join(", "));
+    put(row.cells[1], Object.entries(c).filter(([, v]) => typeof v === "number").map(([k, v]) => `${k.replaceAll("_", " ")} ${number.format(v)}`).join(", "));
   });
   const certificates = s.certificates ?? [];
   $("certificates-section").hidden = !certificates.length;
