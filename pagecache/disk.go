@@ -31,6 +31,7 @@ type Disk struct {
 	cache   *Cache
 	journal *journal
 	ours    atomic.Bool // the directory is this process's: entries go into files
+	create  func(dir, pattern string) (*os.File, error)
 	failed  atomic.Bool // it was said that it cannot be written
 
 	// Of whoever opens it, then of the goroutine that sweeps.
@@ -67,7 +68,7 @@ func (c *Cache) Disk(dir string) (*Disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	d = &Disk{dir: dir, log: c.log, cache: c, journal: &journal{path: filepath.Join(dir, "purges"), waiting: true}}
+	d = &Disk{dir: dir, log: c.log, cache: c, create: os.CreateTemp, journal: &journal{path: filepath.Join(dir, "purges"), waiting: true}}
 	had, err := d.take()
 	if err == nil && !had {
 		d.mark, err = mark(dir)
@@ -223,7 +224,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // begin opens a file; nil if that is not possible.
 func (d *Disk) begin() *writing {
-	f, err := os.CreateTemp(d.dir, tempName)
+	f, err := d.create(d.dir, tempName)
 	if err != nil {
 		d.writeFailed(err)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -310,6 +311,50 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("%q", files(t, dir))
 	}
 	s.Cache.Close()
+}
+
+// A disk without room says so at any write, in the middle of a body too: ENOSPC of the
+// kernel, from /dev/full.
+func TestNoSpaceLeft(t *testing.T) {
+	dir := t.TempDir()
+	s := onDisk(t, dir, Options{MaxBytes: 64 << 20})
+	defer s.Cache.Close()
+	now := time.Now()
+	room := 0 // files that there is room for
+	s.Disk.create = func(dir, pattern string) (*os.File, error) {
+		f, err := os.CreateTemp(dir, pattern)
+		if err != nil || room > 0 {
+			room--
+			return f, err
+		}
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		defer f.Close()
+		fd, err := syscall.Dup(int(full.Fd()))
+		return os.NewFile(uintptr(fd), f.Name()), err // so that what is removed is that file
+	}
+	for target, body := range bodies {
+		if got := s.ask(get{target: target, now: now}, says(200, opted, body)); got.body != body || got.cut || got.err != nil {
+			t.Errorf("%s: %d of %d bytes, %v", target, len(got.body), len(body), got.err)
+		}
+		if got := s.ask(get{target: target, now: now}, says(200, opted, body)); got.body != body || got.made != (target == "/big") {
+			t.Errorf("%s: again: %d bytes, made %v", target, len(got.body), got.made)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, dirName, tempName+"*"))
+	if n := len(files(t, dir)) + len(left); n != 0 || err != nil {
+		t.Errorf("%d files, %q", n, left)
+	}
+	if n := s.Cache.Totals(); n.Get(FullErrors) == 0 || n.Get(FullErrors) != n.Get(WriteErrors) {
+		t.Errorf("%d write errors, %d for want of room", n.Get(WriteErrors), n.Get(FullErrors))
+	}
+	room = 1
+	if s.ask(get{target: "/later", now: now}, says(200, opted, "x")); len(files(t, dir)) != 1 {
+		t.Error("files do not come back")
+	}
 }
 
 // Files of what is evicted, purged or replaced go; those that are in use stay until then.

@@ -447,6 +447,46 @@ func TestTenThousandVariantsOfAURL(t *testing.T) {
 	}
 }
 
+// Whatever Vary and cookies say, nobody gets the variant of another request, and memory
+// stays bounded.
+func TestHostileVary(t *testing.T) {
+	now := time.Now()
+	long := strings.Repeat("v", 8000)
+	for name, c := range map[string]struct {
+		vary       string // fields of the answer
+		one, other []string
+		kept       bool
+	}{
+		"star":                   {"Vary: Accept, *", []string{"Accept: a"}, []string{"Accept: b"}, false},
+		"empty":                  {"Vary: , ,", nil, []string{"Accept: b"}, true},
+		"many names":             {"Vary: " + strings.Repeat("x,", 5000) + "a,b,c,d,e,f,g,h,i", nil, nil, false},
+		"one name often":         {"Vary: " + strings.Repeat("X-A,", 5000), []string{"X-A: 1"}, []string{"X-A: 2"}, true},
+		"long values":            {"Vary: X-A", []string{"X-A: " + long + "1"}, []string{"X-A: " + long + "2"}, true},
+		"a value like a hash":    {"Vary: X-A", []string{"X-A: " + long}, []string{"X-A: #" + strings.Repeat("0", 32)}, true},
+		"values like separators": {"Vary: X-A, X-B", []string{"X-A: 1\x00=2"}, []string{"X-A: 1", "X-B: 2"}, true},
+		"absent and empty":       {"Vary: X-A", []string{"X-A: "}, nil, true},
+		"lines and commas":       {"Vary: X-A", []string{"X-A: 1", "X-A: 2"}, []string{"X-A: 1,", "X-A: 2"}, true},
+		"a name in any case":     {"Vary: x-a", []string{"X-A: 1"}, []string{"x-A: 2"}, true},
+		"by cookie":              {"X-LiteSpeed-Vary: cookie=c", []string{"Cookie: c=1; d=2"}, []string{"Cookie: c=1%3B d; c=2"}, true},
+		"cookie of many":         {"X-LiteSpeed-Vary: " + strings.Repeat("cookie=a,", 3000) + "cookie=c", []string{"Cookie: c=1"}, []string{"Cookie: c=2"}, true},
+		"not a cookie":           {"X-LiteSpeed-Vary: value=1", nil, nil, false},
+		"no name":                {"X-LiteSpeed-Vary: cookie=", []string{"Cookie: =1"}, []string{"Cookie: =2"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(Options{})
+			defer s.Cache.Close()
+			say := func(body string) app { return says(200, opted+c.vary, body) }
+			s.ask(get{target: "/", now: now, fields: c.one}, say("one"))
+			if got := s.ask(get{target: "/", now: now, fields: c.one}, say("one again")); got.made == c.kept {
+				t.Errorf("kept %v, want %v", !got.made, c.kept)
+			}
+			if got := s.ask(get{target: "/", now: now, fields: c.other}, say("other")); c.other != nil && name != "no name" && name != "empty" && got.body != "other" {
+				t.Errorf("another request got %q", got.body)
+			}
+		})
+	}
+}
+
 func TestConditionalAndHEAD(t *testing.T) {
 	s := newSite(Options{})
 	defer s.Cache.Close()
