@@ -2,7 +2,9 @@
 // has to get along with: PHP-FPM with DokuWiki, WordPress and MediaWiki, programs behind
 // FastCGI, Apache httpd over the same .htaccess files, the npm WebSocket library, nginx
 // and Node's HTTP/2 server as upstreams, h2load, curl and h2spec as HTTP/2 clients,
-// slowhttptest, curl as a client of compressed answers, Chromium over HTTP/2 and HTTP/3, in a full run the gRPC conformance suite; and under load while its
+// slowhttptest, curl as a client of compressed answers, a site in PHP that steers the
+// page cache, Chromium over HTTP/2 and HTTP/3, in a full run the gRPC conformance suite;
+// and under load while its
 // upstreams are killed and stalled. It is not part of the product and not a unit
 // test: it needs Debian's apt-get, npm and the Go module proxy, installs what is
 // missing, and a program that cannot be had fails the run.
@@ -129,6 +131,7 @@ var sections = []section{
 	{"documents", documents, ""},
 	{"dashboard", dashboard, fully},
 	{"lsphp", lsphp, apart},
+	{"page-cache", pageCache, ""},
 	{"cache-tests", cacheTests, apart},
 }
 

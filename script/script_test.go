@@ -242,6 +242,15 @@ func TestG30SetIsComplete(t *testing.T) {
 		"HTTP_HOST absent", "REMOTE_PORT absent", "SERVER_ADDR absent", "HTTPS absent", "CONTENT_LENGTH absent")
 }
 
+// An application of a host with the page cache is told that there is one (LSX 10.2).
+func TestApplicationsLearnOfThePageCache(t *testing.T) {
+	x, _ := newExchange("/app")
+	wantVars(t, run(t, x, Options{URI: "/app"}), "X-LSCACHE absent")
+	x, _ = newExchange("/app")
+	x.Steered = true
+	wantVars(t, run(t, x, Options{URI: "/app"}), "X-LSCACHE=on")
+}
+
 // G29: no HTTP_PROXY, whatever the spelling.
 func TestG29Httpoxy(t *testing.T) {
 	x, _ := newExchange("/app", "Proxy: http://evil:1", "proxy: x", "Proxy_: x", "PROXY: x", "Pr.oxy: x", "_PROXY: x")

@@ -70,6 +70,9 @@ func (h *Handler) variables(v *exchange.Fields, x *exchange.Exchange, t target) 
 		addTLS(v, x.Req.TLS)
 	}
 	addHeader(v, &x.Req)
+	if x.Steered { // plug-ins look for it before they say what is cached (LSX 10.2)
+		v.Add("X-LSCACHE", "on")
+	}
 	for _, f := range x.Env { // R-RW-6
 		if !Protected(f.Name) {
 			v.Add(f.Name, f.Value)
