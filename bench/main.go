@@ -208,6 +208,8 @@ func help(args []string) error {
 		return fetch(args[1], args[2], number(3))
 	case "hold", "hold-ws":
 		return hold(args[1], args[2], number(3), kind == "hold-ws")
+	case "store":
+		return measureStore(args[1])
 	case "messages":
 		return messages(args[1], args[2], number(3), number(4))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -53,6 +54,7 @@ const (
 	perMessage = "CPU µs/message"
 	perTurn    = "µs/request"
 	perConn    = "KiB/connection"
+	perLookUp  = "CPU ns/look-up"
 )
 
 var scenarios = []scenario{
@@ -91,6 +93,42 @@ var scenarios = []scenario{
 		says:    "HTTP/1.1, a response of 1 KiB of a proxied route, from the cache; nginx's lies on tmpfs",
 		entries: at("/cached/1k", nginx, haproxy, varnish, httpjet),
 		limits:  []limit{{"nginx", 0.55}, {"haproxy", 0.75}, {"varnish", 0.30}},
+	},
+	{
+		group: "cache", name: "cache-page", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1, a page of 1 KiB of a local application, from the page cache; nginx's and Varnish's are of a proxied route",
+		entries: append(at("/cached/1k", nginx, varnish), entry{"httpjet", httpjet, "/paged/1k"}),
+		limits:  []limit{{"nginx", 0.55}, {"varnish", 0.30}},
+	},
+	{
+		group: "cache", name: "cache-look-up", unit: perLookUp, memory: true, take: (*bench).lookUps,
+		says:    "the store of the caches alone: a look-up among 100,000 keys",
+		entries: []entry{{"httpjet", httpjet, ""}},
+		limits:  []limit{{"", 1000}},
+	},
+	{
+		group: "cache", name: "cache-purge", unit: "ms", memory: true, take: (*bench).purged,
+		says:    "the store alone, 1,000,000 small entries: a purge of their tag (httpjet), of all tags with a prefix, and the sweep that gives their memory back",
+		entries: []entry{{"httpjet", httpjet, "tag"}, {"prefix", httpjet, "prefix"}, {"sweep", httpjet, "sweep"}},
+		limits:  []limit{{"", 50}},
+	},
+	{
+		group: "cache", name: "cache-hits-at-purge", unit: "p99 µs", memory: true, take: (*bench).stalled,
+		says:    "the store alone: look-ups while 1,000,000 entries are purged by their tag, against those with nothing beside",
+		entries: []entry{{"quiet", httpjet, "quiet"}, {"httpjet", httpjet, "tag"}},
+		limits:  []limit{{"quiet", 2}},
+	},
+	{
+		group: "cache", name: "cache-hits-at-prefix", unit: "p99 µs", memory: true, take: (*bench).stalled,
+		says:    "the same while 1,000,000 tags with a prefix are purged",
+		entries: []entry{{"quiet", httpjet, "quiet"}, {"httpjet", httpjet, "prefix"}},
+		limits:  []limit{{"quiet", 2}},
+	},
+	{
+		group: "cache", name: "cache-hits-at-sweep", unit: "p99 µs", memory: true, take: (*bench).stalled,
+		says:    "the same while 1,000,000 entries are swept",
+		entries: []entry{{"quiet", httpjet, "quiet"}, {"httpjet", httpjet, "sweep"}},
+		limits:  []limit{{"quiet", 2}},
 	},
 	{
 		group: "fastcgi", name: "fastcgi", unit: perRequest, take: (*bench).wrk,
@@ -271,9 +309,13 @@ func (b *bench) perUnit(r *running, scale float64, f func() (result, error)) (sa
 }
 
 func (b *bench) wrk(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	name := host
+	if strings.HasPrefix(e.path, "/paged/") {
+		name = pagedHost
+	}
 	return b.perUnit(r, 1e6, func() (result, error) {
 		out, err := b.load(ctx, c, "wrk", "-t", strconv.Itoa(c.threads), "-c", strconv.Itoa(b.connections),
-			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+host, "http://"+r.http+e.path)
+			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+name, "http://"+r.http+e.path)
 		if err != nil {
 			return result{}, err
 		}

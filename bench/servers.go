@@ -43,6 +43,9 @@ const memory = "/dev/shm"
 // host is the name that every request asks for.
 const host = "www.shop.example"
 
+// pagedHost is that of httpjet's host with a page cache.
+const pagedHost = "www.paged.example"
+
 // requestsPerConnection is the limit where a server has one: httpjet's largest.
 const requestsPerConnection = 32767
 
