@@ -329,7 +329,7 @@ func TestUpstreamAndClients(t *testing.T) {
 		}
 	}
 	tr.CloseIdleConnections()
-	all, err := openAll(b.app, "/app/ws", 40, true)
+	all, err := openAll(b.app, "/app/ws", 40, overWS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,10 +339,10 @@ func TestUpstreamAndClients(t *testing.T) {
 		}
 		s.Close()
 	}
-	if _, err := open(b.app, "/app/1k", true); err == nil {
+	if _, err := open(b.app, "/app/1k", overWS); err == nil {
 		t.Error("a file is taken for a WebSocket")
 	}
-	if s, err := open(b.app, "/app/1k", false); err != nil {
+	if s, err := open(b.app, "/app/1k", overPlain); err != nil {
 		t.Error(err)
 	} else {
 		s.Close()

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,33 +118,56 @@ func maskedFrame(data []byte) []byte {
 	return b
 }
 
-// A socket is a WebSocket to an echoing server.
+// Ways to speak to a server.
+const (
+	overPlain = "plain" // HTTP/1.1
+	overTLS   = "tls"   // the same over TLS
+	overH2    = "h2"    // HTTP/2 over TLS
+	overWS    = "ws"    // a WebSocket to an echoing server
+)
+
+// A socket is a connection of this program.
 type socket struct {
 	net.Conn
+	tcp net.Conn // below TLS
+	way string
+	id  uint32 // of the last stream
 	buf [2 + 64]byte
 }
 
 // open connects and makes one request: a file with an answer of one kibibyte, or
 // the handshake of a WebSocket and its first message.
-func open(address, path string, ws bool) (*socket, error) {
+func open(address, path, way string) (*socket, error) {
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{Conn: conn}
-	if err := s.begin(path, ws); err != nil {
+	s := &socket{Conn: conn, tcp: conn, way: way}
+	c := &tls.Config{InsecureSkipVerify: true, ServerName: host, NextProtos: []string{"http/1.1"}} // the server is ours
+	switch way {
+	case overH2:
+		c.NextProtos = []string{"h2"}
+		fallthrough
+	case overTLS:
+		s.Conn = tls.Client(conn, c)
+	}
+	if err := s.begin(path); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *socket) begin(path string, ws bool) error {
+func (s *socket) begin(path string) error {
 	s.SetDeadline(time.Now().Add(20 * time.Second))
 	defer s.SetDeadline(time.Time{})
+	ws := s.way == overWS
 	text := request(path)
-	if ws {
+	switch {
+	case ws:
 		text = wsRequest(path)
+	case s.way == overH2:
+		return s.stream(path)
 	}
 	if _, err := s.Write(text); err != nil {
 		return err
@@ -167,6 +192,48 @@ func (s *socket) begin(path string, ws bool) error {
 	return err
 }
 
+// stream makes a request over HTTP/2.
+func (s *socket) stream(path string) error {
+	var b []byte
+	if s.id == 0 {
+		b = append(append(b, preface...), 0, 0, 0, h2Settings, 0, 0, 0, 0, 0)
+	}
+	s.id += 1 + s.id&1 // 1, 3, 5 …
+	// :method GET, :scheme https, :authority and :path, by HPACK without its table.
+	block := append([]byte{0x82, 0x87, 0x01, byte(len(host))}, host...)
+	block = append(append(block, 0x04, byte(len(path))), path...)
+	b = append(b, 0, 0, byte(len(block)), h2Headers, h2Whole|h2End)
+	b = append(binary.BigEndian.AppendUint32(b, s.id), block...)
+	if _, err := s.Write(b); err != nil {
+		return err
+	}
+	var body []byte
+	for {
+		var head [9]byte
+		if _, err := io.ReadFull(s, head[:]); err != nil {
+			return err
+		}
+		p := make([]byte, int(head[0])<<16+int(head[1])<<8+int(head[2]))
+		if _, err := io.ReadFull(s, p); err != nil {
+			return err
+		}
+		kind, flags := head[3], head[4]
+		if binary.BigEndian.Uint32(head[5:]) != s.id {
+			continue
+		}
+		if kind == h2Data {
+			body = append(body, p...)
+		}
+		if kind != h2Data && kind != h2Headers || flags&h2End == 0 {
+			continue
+		}
+		if !bytes.Equal(body, payload) {
+			return fmt.Errorf("unexpected answer of %d bytes", len(body))
+		}
+		return nil
+	}
+}
+
 // echo sends one message and waits until it is back.
 func (s *socket) echo() error {
 	if _, err := s.Write(frame); err != nil {
@@ -182,13 +249,13 @@ func (s *socket) echo() error {
 }
 
 // openAll opens n connections, 32 at a time.
-func openAll(address, path string, n int, ws bool) ([]*socket, error) {
+func openAll(address, path string, n int, way string) ([]*socket, error) {
 	all, errs := make([]*socket, n), make([]error, 32)
 	var wait sync.WaitGroup
 	for k := range errs {
 		wait.Go(func() {
 			for i := k; i < n && errs[k] == nil; i += len(errs) {
-				all[i], errs[k] = open(address, path, ws)
+				all[i], errs[k] = open(address, path, way)
 			}
 		})
 	}
@@ -198,8 +265,8 @@ func openAll(address, path string, n int, ws bool) ([]*socket, error) {
 
 // hold opens n connections, says so, and keeps them idle until its input ends,
 // ten minutes at the most.
-func hold(address, path string, n int, ws bool) error {
-	all, err := openAll(address, path, n, ws)
+func hold(address, path string, n int, way string) error {
+	all, err := openAll(address, path, n, way)
 	if err != nil {
 		return err
 	}
@@ -211,16 +278,16 @@ func hold(address, path string, n int, ws bool) error {
 	io.Copy(io.Discard, os.Stdin) // ends with the input
 	// Each must be as alive as it was; reset, they leave no port behind.
 	for _, s := range all {
-		if ws {
+		if way == overWS {
 			err = s.echo()
 		} else {
-			err = s.begin(path, false)
+			err = s.begin(path)
 		}
 		if err != nil {
 			return fmt.Errorf("a connection had died: %v", err)
 		}
-		s.Conn.(*net.TCPConn).SetLinger(0)
-		s.Close()
+		s.tcp.(*net.TCPConn).SetLinger(0)
+		s.tcp.Close()
 	}
 	return nil
 }
@@ -228,7 +295,7 @@ func hold(address, path string, n int, ws bool) error {
 // messages keeps n WebSockets busy for some seconds, one message at a time on
 // each.
 func messages(address, path string, n, seconds int) error {
-	all, err := openAll(address, path, n, true)
+	all, err := openAll(address, path, n, overWS)
 	if err != nil {
 		return err
 	}

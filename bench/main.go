@@ -63,7 +63,7 @@ func main() {
 	flag.IntVar(&b.connections, "connections", 64, "client connections of HTTP/1.1 and WebSockets")
 	flag.IntVar(&b.gib, "gib", 3, "GiB per sample of stream")
 	flag.IntVar(&b.idle, "idle", 10_000, "connections of idle")
-	flag.IntVar(&b.relays, "relays", 2000, "connections of relays")
+	flag.IntVar(&b.relays, "relays", 2000, "connections of relays, and idle ones over TLS")
 	flag.DurationVar(&b.settle, "settle", 8*time.Second, "rest before memory is read")
 	flag.Float64Var(&b.threshold, "foreign", 0.10, "CPUs that other programs may use during a sample")
 	flag.IntVar(&b.repeats, "repeats", 4, "repeats of a disturbed sample at most")
@@ -206,10 +206,10 @@ func help(args []string) error {
 		return upstream(args[1], args[2])
 	case "fetch":
 		return fetch(args[1], args[2], number(3))
-	case "hold", "hold-ws":
-		return hold(args[1], args[2], number(3), kind == "hold-ws")
 	case "store":
 		return measureStore(args[1])
+	case "hold":
+		return hold(args[1], args[2], number(3), args[4])
 	case "messages":
 		return messages(args[1], args[2], number(3), number(4))
 	}

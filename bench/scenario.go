@@ -149,10 +149,22 @@ var scenarios = []scenario{
 		limits:  []limit{{"httpjet-fpm", 1.00}},
 	},
 	{
-		group: "idle", name: "idle", unit: perConn, memory: true, take: (*bench).held,
+		group: "idle", name: "idle", unit: perConn, memory: true, take: heldBy(overPlain),
 		says:    "idle HTTP/1.1 connections, each after one request for 1 KiB; HAProxy answers from memory",
 		entries: at("/1k.txt", nginx, haproxy, caddy, httpjet),
 		limits:  []limit{{"", 6}},
+	},
+	{
+		group: "idle", name: "idle-tls", unit: perConn, memory: true, take: heldBy(overTLS),
+		says:    "idle HTTP/1.1 connections over TLS 1.3, each after one request for 1 KiB",
+		entries: at("/1k.txt", nginx, haproxy, httpjet),
+		limits:  []limit{{"", 10}},
+	},
+	{
+		group: "idle", name: "idle-h2", unit: perConn, memory: true, take: heldBy(overH2),
+		says:    "idle HTTP/2 connections over TLS 1.3, each after one request for 1 KiB",
+		entries: at("/1k.txt", nginx, haproxy, httpjet),
+		limits:  []limit{{"", 20}},
 	},
 	{
 		group: "websocket", name: "websocket", unit: perMessage, take: (*bench).messages,
@@ -161,7 +173,7 @@ var scenarios = []scenario{
 		limits:  []limit{{"haproxy", 1.00}},
 	},
 	{
-		group: "websocket", name: "relays", unit: perConn, memory: true, take: (*bench).held,
+		group: "websocket", name: "relays", unit: perConn, memory: true, take: heldBy(overWS),
 		says:    "idle WebSocket relays, each after one message",
 		entries: at("/app/ws", nginx, haproxy, httpjet),
 		limits:  []limit{{"", 10}},
@@ -176,6 +188,18 @@ var scenarios = []scenario{
 		says:    "HTTP/1.1 proxy, 1 KiB, httpjet alone: ten peers, weighted turns, health checks and breakers, against one address",
 		entries: []entry{{"httpjet", httpjet, "/app3/1k"}, {"httpjet-single", httpjet, "/app/1k"}},
 		limits:  []limit{{"httpjet-single", 1.03}},
+	},
+	{
+		group: "tls", name: "tls-proxy", unit: perRequest, take: (*bench).wrkTLS,
+		says:    "HTTP/1.1 over TLS 1.3, proxied, 1 KiB",
+		entries: at("/app/1k", nginx, haproxy, httpjet),
+		limits:  []limit{{"nginx", 1.00}},
+	},
+	{
+		group: "stream", name: "stream-h2", unit: perGiB, take: (*bench).h2stream,
+		says:    "HTTP/2 over TLS 1.3, proxied, streams of 1 GiB in turn",
+		entries: at("/app/stream", nginx, haproxy, httpjet),
+		limits:  []limit{{"nginx", 1.10}},
 	},
 	{
 		group: "h2", name: "h2-static", unit: perRequest, take: (*bench).h2load,
@@ -313,9 +337,18 @@ func (b *bench) wrk(ctx context.Context, c cores, e entry, r *running) (sample, 
 	if strings.HasPrefix(e.path, "/paged/") {
 		name = pagedHost
 	}
+	return b.wrkAt(ctx, c, name, "http://"+r.http+e.path, r)
+}
+
+func (b *bench) wrkTLS(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.wrkAt(ctx, c, host, "https://"+r.https+e.path, r)
+}
+
+// wrkAt loads r by wrk, which asks for url at a host of that name.
+func (b *bench) wrkAt(ctx context.Context, c cores, name, url string, r *running) (sample, error) {
 	return b.perUnit(r, 1e6, func() (result, error) {
 		out, err := b.load(ctx, c, "wrk", "-t", strconv.Itoa(c.threads), "-c", strconv.Itoa(b.connections),
-			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+name, "http://"+r.http+e.path)
+			"-d", strconv.Itoa(b.seconds)+"s", "--latency", "-H", "Host: "+name, url)
 		if err != nil {
 			return result{}, err
 		}
@@ -364,23 +397,50 @@ func (b *bench) stream(ctx context.Context, c cores, e entry, r *running) (sampl
 	})
 }
 
+// h2stream fetches streams of a GiB over HTTP/2, one after the other, with windows that
+// no distance fills.
+func (b *bench) h2stream(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	return b.perUnit(r, gib, func() (result, error) {
+		out, err := b.load(ctx, c, "h2load", "-n", strconv.Itoa(b.gib), "-c", "1", "-m", "1", "-w", "24", "-W", "24",
+			"--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--connect-to="+r.https, "https://"+host+e.path)
+		if err != nil {
+			return result{}, err
+		}
+		did, err := parseH2load(out)
+		did.Work *= gib
+		return did, err
+	})
+}
+
 func (b *bench) messages(ctx context.Context, c cores, e entry, r *running) (sample, error) {
 	return b.perUnit(r, 1e6, func() (result, error) {
 		return b.own(ctx, c, "messages", r.http, e.path, strconv.Itoa(b.connections), strconv.Itoa(b.seconds))
 	})
 }
 
+// heldBy is held over one way.
+func heldBy(way string) func(*bench, context.Context, cores, entry, *running) (sample, error) {
+	return func(b *bench, ctx context.Context, c cores, e entry, _ *running) (sample, error) {
+		return b.held(ctx, c, e, way)
+	}
+}
+
 // held measures what idle connections hold in a server that has had a second of
 // load before, so that what it takes once is not counted.
-func (b *bench) held(ctx context.Context, c cores, e entry, _ *running) (sample, error) {
+func (b *bench) held(ctx context.Context, c cores, e entry, way string) (sample, error) {
 	r, err := b.start(ctx, e.server, c)
 	if err != nil {
 		return sample{}, err
 	}
 	defer r.stop()
-	n, kind, warm := b.idle, "hold", (*bench).wrk
-	if e.path == "/app/ws" {
-		n, kind, warm = b.relays, "hold-ws", (*bench).messages
+	n, warm, address := b.relays, (*bench).wrkTLS, r.https
+	switch way {
+	case overPlain:
+		n, warm, address = b.idle, (*bench).wrk, r.http
+	case overWS:
+		warm, address = (*bench).messages, r.http
+	case overH2:
+		warm = (*bench).h2load
 	}
 	if _, err := warm(b.brief(), ctx, c, e, r); err != nil {
 		return sample{}, fmt.Errorf("%v\n%s", err, r.said())
@@ -395,7 +455,7 @@ func (b *bench) held(ctx context.Context, c cores, e entry, _ *running) (sample,
 	}
 	x := sample{Work: int64(n)}
 	err = b.watch(&x, r, func() error {
-		return b.holding(ctx, c, []string{kind, r.http, e.path, strconv.Itoa(n)}, func() error {
+		return b.holding(ctx, c, []string{"hold", address, e.path, strconv.Itoa(n), way}, func() error {
 			with, err := pss(pid)
 			x.Memory = []int64{before, with}
 			x.Value = float64(with-before) / 1024 / float64(n)

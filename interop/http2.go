@@ -74,6 +74,7 @@ func http2(r *run) error {
 	n := r.pick(5000, 50_000)
 	r.check("h2load-static", func() (string, error) { return h.load(n, base+"/small.txt") })
 	r.check("h2load-proxy", func() (string, error) { return h.load(n, base+"/m/small") })
+	r.check("rapid-resets", func() (string, error) { return h.resets(r.pick(3, 30)) })
 	return nil
 }
 
