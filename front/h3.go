@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,10 +82,24 @@ func (l *Listener) BindQUIC() error {
 	if err != nil {
 		return err
 	}
+	l.AdoptQUIC(udp)
+	return nil
+}
+
+// AdoptQUIC is BindQUIC for a socket that is bound already. l closes it.
+func (l *Listener) AdoptQUIC(udp *net.UDPConn) {
 	q := &quicSide{lis: l, udp: udp}
 	q.quit, q.stop = context.WithCancel(context.Background())
 	l.quic.Store(q)
-	return nil
+}
+
+// QUICFile returns the UDP socket for another process, nil if l has none. The caller
+// closes it. Only one process can read from it at a time.
+func (l *Listener) QUICFile() (*os.File, error) {
+	if q := l.quic.Load(); q != nil {
+		return q.udp.File()
+	}
+	return nil, nil
 }
 
 // ServeQUIC starts accepting on the UDP port of l and reports whether it did: not

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ const variable = "HTTPJET_HANDOVER"
 // connection by which the two speak, then the sockets.
 type testament struct {
 	Predecessor int      `json:"pid"`
+	Before      []int    `json:"before"`  // processes before it that have not ended
 	Sockets     []string `json:"sockets"` // names of the predecessor
 }
 
@@ -40,6 +42,7 @@ type Set struct {
 	sockets     []*socket
 	line        *os.File // to the predecessor; nil: there is none
 	predecessor int
+	alive       []int // processes before this one, the predecessor too
 }
 
 type socket struct {
@@ -54,10 +57,11 @@ func Inherited() (*Set, error) {
 	if text, ok := os.LookupEnv(variable); ok {
 		os.Unsetenv(variable)
 		var t testament
-		if err := json.Unmarshal([]byte(text), &t); err != nil || t.Predecessor != os.Getppid() || len(t.Sockets) > 4096 {
+		if err := json.Unmarshal([]byte(text), &t); err != nil || t.Predecessor != os.Getppid() || len(t.Sockets) > 4096 || len(t.Before) > 4096 {
 			return s, fmt.Errorf("%s is not for this process", variable)
 		}
 		s.predecessor, s.line = t.Predecessor, adopted(firstFD)
+		s.alive = append(t.Before, t.Predecessor)
 		for i, name := range t.Sockets {
 			s.sockets = append(s.sockets, &socket{adopted(firstFD + 1 + i), name})
 		}
@@ -90,6 +94,24 @@ func adopted(fd int) *os.File {
 // Predecessor is the process that this one succeeds, 0 for none.
 func (s *Set) Predecessor() int { return s.predecessor }
 
+// Alive returns the processes before this one that have not ended. What only one
+// process can have, such as the packets of a UDP port, is theirs until then.
+func (s *Set) Alive() []int {
+	s.alive = slices.DeleteFunc(s.alive, ended)
+	return s.alive
+}
+
+// ended reports whether a process has ended, also if nobody has asked for its status.
+func ended(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
+
 // Ready tells the predecessor that this process serves, so that it may end.
 func (s *Set) Ready() error {
 	if s.line == nil {
@@ -102,19 +124,57 @@ func (s *Set) Ready() error {
 // TCP returns the listening socket that is bound to an address, or that the
 // predecessor calls name; nil if there is none. The caller closes it.
 func (s *Set) TCP(name, network, address string) (net.Listener, error) {
-	for i, k := range s.sockets {
-		if k.name == "" && !bound(k.file, network, address) || k.name != "" && k.name != name {
-			continue
-		}
-		s.sockets = append(s.sockets[:i:i], s.sockets[i+1:]...)
-		defer k.file.Close()
-		ln, err := net.FileListener(k.file)
-		if err != nil {
-			return nil, fmt.Errorf("inherited socket for %s: %w", address, err)
-		}
-		return ln, nil
+	f := s.take(name, func(f *os.File) bool { return bound(f, network, address) })
+	if f == nil {
+		return nil, nil
 	}
-	return nil, nil
+	defer f.Close()
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("inherited socket for %s: %w", address, err)
+	}
+	return ln, nil
+}
+
+// UDP is TCP for a socket of packets, at the address of one of TCP.
+func (s *Set) UDP(name string, at *net.TCPAddr) (*net.UDPConn, error) {
+	f := s.take(name, func(f *os.File) bool { return boundUDP(f, at.AddrPort()) })
+	if f == nil {
+		return nil, nil
+	}
+	defer f.Close()
+	c, err := net.FilePacketConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("inherited socket for %s: %w", at, err)
+	}
+	udp, ok := c.(*net.UDPConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("inherited socket for %s is not of UDP", at)
+	}
+	return udp, nil
+}
+
+// take takes a socket by its name, or one of the service manager that fits.
+func (s *Set) take(name string, fits func(*os.File) bool) *os.File {
+	for i, k := range s.sockets {
+		if k.name == "" && fits(k.file) || k.name != "" && k.name == name {
+			s.sockets = append(s.sockets[:i:i], s.sockets[i+1:]...)
+			return k.file
+		}
+	}
+	return nil
+}
+
+// boundUDP reports whether a file is a UDP socket at an address.
+func boundUDP(f *os.File, want netip.AddrPort) bool {
+	fd := int(f.Fd())
+	unix.SetNonblock(fd, true) // Fd has made it blocking
+	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_DGRAM {
+		return false
+	}
+	at, ok := address4or6(fd)
+	return ok && at.Port() == want.Port() && (at.Addr().Unmap() == want.Addr().Unmap() || at.Addr().IsUnspecified() && want.Addr().IsUnspecified())
 }
 
 // bound reports whether a file is a listening TCP socket at an address: of that family,
@@ -202,16 +262,17 @@ type Successor struct {
 // patience is how long a successor may take until it serves.
 const patience = 25 * time.Second
 
-// Start starts command, the program and its arguments, with sockets. Standard output
-// and error are those of this process.
-func Start(command []string, offers []Offer) (*Successor, error) {
+// Start starts command, the program and its arguments, with sockets. before are the
+// processes before this one that have not ended (Set.Alive). Standard output and error
+// are those of this process.
+func Start(command []string, offers []Offer, before []int) (*Successor, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	near, far := os.NewFile(uintptr(pair[0]), "successor"), os.NewFile(uintptr(pair[1]), "predecessor")
 	defer far.Close()
-	t := testament{Predecessor: os.Getpid(), Sockets: []string{}}
+	t := testament{Predecessor: os.Getpid(), Before: before, Sockets: []string{}}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{far}

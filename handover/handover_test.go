@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +43,27 @@ func heir(role string) error {
 		f := strings.Split(want, " ")
 		if len(f) != 3 {
 			return fmt.Errorf("role %q", want)
+		}
+		if f[1] == "udp" {
+			at, err := net.ResolveTCPAddr("tcp", f[2])
+			if err != nil {
+				return err
+			}
+			udp, err := s.UDP(f[0], at)
+			if err != nil {
+				return err
+			}
+			fmt.Println(f[2], "udp", udp != nil)
+			if udp != nil {
+				buf := make([]byte, 10)
+				n, from, err := udp.ReadFrom(buf)
+				if err != nil {
+					return err
+				}
+				udp.WriteTo(buf[:n], from)
+				udp.Close()
+			}
+			continue
 		}
 		ln, err := s.TCP(f[0], f[1], f[2])
 		if err != nil {
@@ -131,11 +154,26 @@ func TestSocketActivation(t *testing.T) {
 		return string(out)
 	}
 	done := make(chan string)
-	go func() { done <- run("$$", "x tcp "+a.Addr().String()+",y tcp *:"+port(b)+",z tcp4 :"+port(wild)) }()
+	echo, err := net.Dial("udp", udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer echo.Close()
+	echo.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := echo.Write([]byte("packet")); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		done <- run("$$", "u udp "+b.Addr().String()+",v udp "+a.Addr().String()+",x tcp "+a.Addr().String()+",y tcp *:"+port(b)+",z tcp4 :"+port(wild))
+	}()
+	buf := make([]byte, 10)
+	if n, err := echo.Read(buf); string(buf[:n]) != "packet" {
+		t.Errorf("%q, %v", buf[:n], err)
+	}
 	greeted(t, a.Addr().String())
 	greeted(t, wild.Addr().String())
 	// *:PORT is no name that Go resolves, and b is bound to one address: it is left.
-	want := fmt.Sprintf("%s true\n*:%s false\n:%s true\nrest 2\n", a.Addr(), port(b), port(wild))
+	want := fmt.Sprintf("%s udp false\n%s udp true\n%s true\n*:%s false\n:%s true\nrest 1\n", b.Addr(), a.Addr(), a.Addr(), port(b), port(wild))
 	if out := <-done; out != want {
 		t.Errorf("the heir said\n%swant\n%s", out, want)
 	}
@@ -147,7 +185,7 @@ func TestSocketActivation(t *testing.T) {
 func start(t *testing.T, role string, offers []Offer) *Successor {
 	t.Helper()
 	t.Setenv("HANDOVER_ROLE", role)
-	s, err := Start([]string{os.Args[0]}, offers)
+	s, err := Start([]string{os.Args[0]}, offers, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +211,37 @@ func TestSuccessorFails(t *testing.T) {
 	if s := start(t, "nonsense", nil); s.Err() == nil || !strings.Contains(s.Err().Error(), "exit status 7") {
 		t.Errorf("%v", s.Err())
 	}
-	if _, err := Start([]string{t.TempDir() + "/none"}, nil); err == nil {
+	if _, err := Start([]string{t.TempDir() + "/none"}, nil, nil); err == nil {
 		t.Error("no error for a program that is not there")
+	}
+}
+
+// Who came before counts until it has ended, also if nobody asks for its status.
+func TestAlive(t *testing.T) {
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	s := &Set{alive: []int{pid, os.Getpid(), 1 << 30}}
+	if got := s.Alive(); !slices.Equal(got, []int{pid, os.Getpid()}) {
+		t.Errorf("alive %v", got)
+	}
+	in.Close()
+	for deadline := time.Now().Add(20 * time.Second); len(s.Alive()) > 1 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if got := s.Alive(); !slices.Equal(got, []int{os.Getpid()}) {
+		t.Errorf("alive %v with one that has ended", got)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if got := (&Set{}).Alive(); len(got) > 0 {
+		t.Errorf("%v before a process that succeeds none", got)
 	}
 }

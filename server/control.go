@@ -36,11 +36,12 @@ func ControlPath(root, path string) string {
 	return filepath.Join(root, path)
 }
 
-// commands are what the control socket answers: the documents of the management
-// listener, and what changes something at run time.
+// commands are what the control socket answers: documents and metrics of the management
+// listener, for who may not have a port, and what changes something at run time.
 func (s *Server) commands() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", &status.API{State: s.state, Whole: true})
+	mux.Handle("GET /metrics", s.kept.Metrics.Handler())
 	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, true) })
 	mux.HandleFunc("POST /v1/undrain", func(w http.ResponseWriter, r *http.Request) { s.drainPeer(w, r, false) })
 	mux.HandleFunc("POST /v1/reload", s.reloadByOrder)

@@ -367,3 +367,17 @@ func TestOrdersLeaveNothing(t *testing.T) {
 		t.Errorf("%d bytes of heap, at first %d", after, before)
 	}
 }
+
+// The control socket has the metrics of the management listener, also where there is
+// none (R-MGMT-1).
+func TestMetricsOverControlSocket(t *testing.T) {
+	a := runAsked(t, treeOf(t, ""), Options{})
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(a.root, "run/s"))
+	}}
+	defer tr.CloseIdleConnections()
+	text, err := get(&http.Client{Transport: tr}, "http://localhost/metrics")
+	if err != nil || !strings.Contains(text, "\nhttpjet_config_generation ") {
+		t.Errorf("%v: %.200s", err, text)
+	}
+}

@@ -27,7 +27,11 @@ func (s *Server) bindQUIC(g *generation.Generation, bound map[string]*front.List
 		if !g.WantsQUIC(l.Key()) {
 			continue
 		}
-		switch err := fl.BindQUIC(); {
+		if fl.HasQUIC() {
+			s.tellQUIC(g, l, fl)
+			continue
+		}
+		switch err := s.takeQUIC(l.Key(), fl); {
 		case s.awaits(err):
 			if !s.retrying {
 				s.log.Info("HTTP/3 begins when the process before has ended, which has the UDP port", "listener", l.Name)
@@ -37,8 +41,60 @@ func (s *Server) bindQUIC(g *generation.Generation, bound map[string]*front.List
 			s.log.Error("no HTTP/3: its UDP port cannot be had; it is tried again at the next reload", "listener", l.Name, "err", err)
 			continue
 		}
-		if at, ok := fl.Addr().(*net.TCPAddr); ok {
-			g.TellQUIC(l.Key(), at.Port)
+		s.tellQUIC(g, l, fl)
+	}
+}
+
+func (s *Server) tellQUIC(g *generation.Generation, l generation.Listener, fl *front.Listener) {
+	if at, ok := fl.Addr().(*net.TCPAddr); ok {
+		g.TellQUIC(l.Key(), at.Port)
+	}
+}
+
+// takeQUIC gives fl the UDP socket that this process has inherited for it, as soon as
+// nobody before it reads from that; if there is none, one that is bound now.
+func (s *Server) takeQUIC(key string, fl *front.Listener) error {
+	at, ok := fl.Addr().(*net.TCPAddr)
+	udp := s.udp[key]
+	if udp == nil && ok {
+		var err error
+		if udp, err = s.opt.Inherited.UDP(quicName+key, at); err != nil {
+			return err
+		}
+	}
+	if udp == nil {
+		return fl.BindQUIC()
+	}
+	if len(s.opt.Inherited.Alive()) > 0 {
+		if s.udp == nil {
+			s.udp = map[string]*net.UDPConn{}
+		}
+		s.udp[key] = udp
+		return errAhead
+	}
+	delete(s.udp, key)
+	fl.AdoptQUIC(udp)
+	return nil
+}
+
+// errAhead says that a process before this one still uses a UDP port.
+var errAhead = errors.New("the process before uses it")
+
+// quicFile is the UDP socket of a listener for a successor, nil if it has none.
+func (s *Server) quicFile(key string, l *front.Listener) (*os.File, error) {
+	if udp := s.udp[key]; udp != nil {
+		return udp.File()
+	}
+	return l.QUICFile()
+}
+
+// dropQUIC closes the UDP sockets that were never used: all, or those of listeners that
+// are gone.
+func (s *Server) dropQUIC(all bool) {
+	for key, udp := range s.udp {
+		if all || s.listeners[key] == nil {
+			udp.Close()
+			delete(s.udp, key)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -101,9 +102,10 @@ type Server struct {
 	admin    *status.Server                // nil: off; owned by the goroutine of Run
 	control  *control.Server               // likewise
 
-	successor *handover.Successor // of an upgrade under way; owned by the goroutine of Run
-	missing   bool                // something that a process before this one has; likewise
-	retrying  bool                // in takeOver; likewise
+	successor *handover.Successor     // of an upgrade under way; owned by the goroutine of Run
+	udp       map[string]*net.UDPConn // inherited and not used yet, by generation.Listener.Key; likewise
+	missing   bool                    // something that a process before this one has; likewise
+	retrying  bool                    // in takeOver; likewise
 
 	orders  chan order    // from the control socket
 	stopped chan struct{} // closed when no more orders are taken
@@ -422,6 +424,7 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		}
 	}
 	s.serveQUIC(g)
+	s.dropQUIC(false)
 	s.switchAdmin(g, admin)
 	if old != nil {
 		s.kept.Leaving.SetDelay(g.Config.Server.Tuning.TunnelCloseDelay)
@@ -604,6 +607,7 @@ func (s *Server) drain(stops <-chan os.Signal) {
 	if cut := end(ctx); cut > 0 {
 		s.log.Warn("stopped before all work was done", "cut", cut)
 	}
+	s.dropQUIC(true)
 	cancel()
 	<-watched
 	s.stopControl()

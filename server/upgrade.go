@@ -19,8 +19,12 @@ type UpgradeAnswer struct {
 	Process int `json:"pid"` // that serves now
 }
 
-// adminName is what the management listener's socket is called in a handover.
-const adminName = "management"
+// adminName is what the management listener's socket is called in a handover, and
+// quicName stands before the key of the listener whose UDP port a socket is.
+const (
+	adminName = "management"
+	quicName  = "quic "
+)
 
 // upgrade starts the program of this process anew, with the sockets that are bound.
 // This process serves on until the other one is ready, and then ends like at SIGTERM,
@@ -45,6 +49,12 @@ func (s *Server) upgrade() (*handover.Successor, error) {
 			return nil, err
 		}
 		offers = append(offers, handover.Offer{Name: key, File: f})
+		if f, err = s.quicFile(key, l); err != nil {
+			return nil, err
+		}
+		if f != nil {
+			offers = append(offers, handover.Offer{Name: quicName + key, File: f})
+		}
 	}
 	if s.admin != nil {
 		f, err := s.admin.File()
@@ -53,7 +63,7 @@ func (s *Server) upgrade() (*handover.Successor, error) {
 		}
 		offers = append(offers, handover.Offer{Name: adminName, File: f})
 	}
-	next, err := handover.Start(s.opt.Command, offers)
+	next, err := handover.Start(s.opt.Command, offers, s.opt.Inherited.Alive())
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +121,10 @@ func (s *Server) upgradeByOrder(w http.ResponseWriter, r *http.Request) {
 	control.Answer(w, UpgradeAnswer{next.Pid()}, next.Err())
 }
 
-// What cannot be handed over, UDP ports, is taken when the processes before this one
-// have ended: it is tried again each takeOverPeriod, for as long as a drain may last
-// (gracefulShutdownTimeout), and a little more.
+// UDP ports are handed over, but used only when the processes before this one have
+// ended: until then the packets are theirs. One that is bound anew then, because it was
+// not handed over, is tried for as long as a drain may last (gracefulShutdownTimeout),
+// and a little more.
 const (
 	takeOverPeriod = time.Second
 	takeOverTime   = time.Hour + time.Minute
@@ -122,8 +133,8 @@ const (
 // awaits reports whether a process before this one may still have what this one cannot
 // get, and notes that something is missing.
 func (s *Server) awaits(err error) bool {
-	if !errors.Is(err, syscall.EADDRINUSE) ||
-		s.opt.Inherited.Predecessor() == 0 || time.Since(s.started) > takeOverTime {
+	if !errors.Is(err, errAhead) && (!errors.Is(err, syscall.EADDRINUSE) ||
+		s.opt.Inherited.Predecessor() == 0 || time.Since(s.started) > takeOverTime) {
 		return false
 	}
 	s.missing = true
