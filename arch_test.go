@@ -55,6 +55,7 @@ var census = []string{
 	"server.watchSignals", "server.watchFiles", "server.expireIdle", "server.sweepPages",
 	"pagecache.refresh",
 	"staples.run",
+	"trace.run",
 	"status.serve",
 	"wsrelay.copyUp",
 }

@@ -113,14 +113,16 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	const id = `"request_id":"0123456789abcdef0123456789abcdef"`
-	f(Completion, `{"level":"info","msg":"request_completed","time":"2026-03-04T04:06:07.000Z",`+id+`,"vhost":"","method":"GET","route":"unmatched","group":"","peer":null,"status":403,"bytes":270,"duration_ms":1.234,"attempts":0,"outcome":"no_attempt"}`,
+	f(Completion, `{"level":"info","msg":"request_completed","time":"2026-03-04T04:06:07.000Z",`+id+`,"vhost":"","method":"GET","route":"unmatched","group":"","peer":null,"status":403,"bytes":270,"duration_ms":1.234,"attempts":0,"outcome":"no_attempt","error":"access_denied","queue_ms":0.000,"dial_ms":0.000,"head_ms":0.000,"rest_ms":1.234,"trace_id":""}`,
 		nil, func(x *exchange.Exchange) error { return exchange.Fail(403, "access_denied", "no") })
-	f(Completion, `{"level":"info","msg":"request_completed","time":"2026-03-04T04:06:07.000Z",`+id+`,"vhost":"site","method":"GET","route":"/app/","group":"app","peer":2,"status":200,"bytes":5,"duration_ms":1.234,"attempts":3,"outcome":"success"}`,
+	f(Completion, `{"level":"info","msg":"request_completed","time":"2026-03-04T04:06:07.000Z",`+id+`,"vhost":"site","method":"GET","route":"/app/","group":"app","peer":2,"status":200,"bytes":5,"duration_ms":1.234,"attempts":3,"outcome":"success","error":"","queue_ms":0.100,"dial_ms":0.020,"head_ms":1.003,"rest_ms":0.111,"trace_id":"4bf9"}`,
 		func(x *exchange.Exchange) {
 			x.Route = exchange.Route{VHost: "site", Label: "/app/", Group: "app"}
-			x.Attempts = exchange.Attempts{N: 3, Peer: 2, Outcome: "success"}
+			x.TraceID = "4bf9"
+			x.Attempts = exchange.Attempts{N: 3, Peer: 2, Outcome: "success", Phases: exchange.Phases{
+				Queue: 100 * time.Microsecond, Dial: 20 * time.Microsecond, Head: 1003 * time.Microsecond}}
 		}, hello)
-	f(JSON, `{"time":"2026-03-04T04:06:07.000Z",`+id+`,"client":"192.0.2.1","user":"","vhost":"","method":"GET","target":"/\"\\\u000d\u000a\u007f\u0085é\ufffd","protocol":"HTTP/1.1","route":"unmatched","group":"","peer":null,"status":200,"bytes":5,"duration_ms":1.234,"attempts":0,"outcome":"no_attempt","referer":"https://example.com/","user_agent":"curl/8"}`,
+	f(JSON, `{"time":"2026-03-04T04:06:07.000Z",`+id+`,"client":"192.0.2.1","user":"","vhost":"","method":"GET","target":"/\"\\\u000d\u000a\u007f\u0085é\ufffd","protocol":"HTTP/1.1","route":"unmatched","group":"","peer":null,"status":200,"bytes":5,"duration_ms":1.234,"attempts":0,"outcome":"no_attempt","error":"","queue_ms":0.000,"dial_ms":0.000,"head_ms":0.000,"rest_ms":1.234,"trace_id":"","referer":"https://example.com/","user_agent":"curl/8"}`,
 		func(x *exchange.Exchange) { x.Req.Target = "/\"\\\r\n\x7f\u0085é\xff" }, hello)
 	x, err := finished(nil, hello)
 	buf := make([]byte, 0, 1024)

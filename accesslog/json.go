@@ -52,8 +52,7 @@ func (f Format) appendJSON(buf []byte, x *exchange.Exchange, err error, now time
 	buf = strconv.AppendInt(buf, int64(x.LoggedStatus(err)), 10)
 	buf = append(buf, `,"bytes":`...)
 	buf = strconv.AppendInt(buf, x.Written(), 10)
-	buf = append(buf, `,"duration_ms":`...)
-	buf = strconv.AppendFloat(buf, float64(max(0, x.Ended.Sub(began)).Microseconds())/1000, 'f', 3, 64)
+	buf = millis(buf, "duration_ms", max(0, x.Ended.Sub(began)))
 	buf = append(buf, `,"attempts":`...)
 	buf = strconv.AppendInt(buf, int64(a.N), 10)
 	outcome := a.Outcome
@@ -61,11 +60,25 @@ func (f Format) appendJSON(buf []byte, x *exchange.Exchange, err error, now time
 		outcome = "no_attempt"
 	}
 	buf = member(buf, "outcome", outcome)
+	buf = member(buf, "error", exchange.ReasonOf(err))
+	buf = millis(buf, "queue_ms", a.Queue)
+	buf = millis(buf, "dial_ms", a.Dial)
+	buf = millis(buf, "head_ms", a.Head)
+	buf = millis(buf, "rest_ms", max(0, x.Ended.Sub(began)-a.Queue-a.Dial-a.Head))
+	buf = member(buf, "trace_id", x.TraceID)
 	if f == JSON {
 		buf = member(buf, "referer", x.Req.Fields.Get("Referer"))
 		buf = member(buf, "user_agent", x.Req.Fields.Get("User-Agent"))
 	}
 	return append(buf, '}', '\n')
+}
+
+// millis appends a duration in milliseconds, to the microsecond.
+func millis(buf []byte, name string, d time.Duration) []byte {
+	buf = append(append(append(buf, `,"`...), name...), `":`...)
+	us := d.Microseconds()
+	buf = append(strconv.AppendInt(buf, us/1000, 10), '.')
+	return digits(buf, int(us%1000), 3)
 }
 
 // member appends a member whose value is text: RFC 8259 section 7, with what is no

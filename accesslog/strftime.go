@@ -7,11 +7,12 @@ import (
 
 // digits appends n with at least width digits.
 func digits(buf []byte, n, width int) []byte {
-	text := strconv.Itoa(n)
-	for range width - len(text) {
-		buf = append(buf, '0')
+	for limit := 10; width > 1; width, limit = width-1, limit*10 {
+		if n < limit {
+			buf = append(buf, '0')
+		}
 	}
-	return append(buf, text...)
+	return strconv.AppendInt(buf, int64(n), 10)
 }
 
 // strftime appends t by a format of strftime(3), in the C locale. A conversion that is

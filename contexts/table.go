@@ -8,6 +8,7 @@ import (
 	"httpjet/docroot"
 	"httpjet/domains"
 	"httpjet/exchange"
+	"httpjet/trace"
 )
 
 // Table leads an exchange from its listener to a handler.
@@ -25,6 +26,9 @@ type Table struct {
 	MaxBody      int64                                  // bytes of a request body (R-PIPE-4)
 	EchoID       bool                                   // answers carry X-Request-Id (R-PIPE-11)
 
+	Tracer   *trace.Tracer   // begins the trace of every exchange; nil: none has one
+	Audience *trace.Audience // who may ask for a timeline; nil: nobody
+
 	HideReason bool // answers carry no X-Httpjet-Proxy-Error (R-HDR-8)
 }
 
@@ -41,6 +45,11 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 		x.AltSvc = t.AltSvc[x.Req.Listener]
 	}
 	peer := t.identify(x, v)
+	if t.Tracer != nil || t.Audience != nil {
+		trusted := t.trusts(peer, v)
+		t.Tracer.Begin(x, trusted)
+		t.Audience.Ask(x, peer, trusted)
+	}
 	if x.Explaining() {
 		t.explainHost(x, v, peer)
 	}

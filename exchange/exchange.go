@@ -398,6 +398,14 @@ type Exchange struct {
 	// Where it is false, and in answers to errors, the handler takes them off.
 	Steered bool
 
+	// TraceID is the id of the trace that x is part of, as logs tell it; "": none is known.
+	TraceID string
+
+	// Trace is the place of x in it where spans are made, nil elsewhere. Timeline is nil
+	// unless somebody wants to know what becomes of x.
+	Trace    *Trace
+	Timeline *Timeline
+
 	// Background says that the server asks for itself (NewBackground): no client waits,
 	// none is to be limited or counted.
 	Background bool
@@ -439,7 +447,7 @@ func (x *Exchange) Reset(w Wire) {
 	x.Route, x.Resource, x.Attempts = Route{}, Resource{}, Attempts{}
 	x.Began, x.Called, x.Ended = time.Time{}, time.Time{}, time.Time{}
 	x.Env, x.PHP, x.Admitted = x.Env[:0], nil, nil
-	x.AltSvc = ""
+	x.AltSvc, x.TraceID, x.Trace, x.Timeline = "", "", nil, nil
 	x.Kept, x.Copied = nil, false
 	x.EchoID, x.HideReason, x.Crowded, x.Failed, x.Steered, x.Background = false, false, false, false, false, false
 	x.explanation, x.detached, x.failure, x.Pace = nil, nil, nil, nil
@@ -618,6 +626,9 @@ func (x *Exchange) Start(status int) error {
 	if x.AltSvc != "" && status != 421 && x.Resp.Fields.Get("Alt-Svc") == "" {
 		x.Resp.Fields.Set("Alt-Svc", x.AltSvc)
 	}
+	if x.Timeline != nil {
+		x.Timeline.begins(x)
+	}
 	x.noBody = x.Req.Method == "HEAD" || status == 204 || status == 304
 	if status == 204 {
 		x.Resp.Length = -1 // RFC 9110 §8.6: no Content-Length in a 204
@@ -654,6 +665,7 @@ func (x *Exchange) Flush() error {
 	if !x.started {
 		return nil
 	}
+	x.Mark("flush", "")
 	if x.noBody {
 		return x.wire.Flush()
 	}
@@ -711,6 +723,9 @@ func (x *Exchange) Upgrade() (Duplex, error) {
 		panic("BUG: exchange: Upgrade out of place")
 	}
 	x.Resp.Status = 101
+	if x.Timeline != nil {
+		x.Timeline.begins(x)
+	}
 	x.started, x.upgraded, x.noBody = true, true, true
 	x.sink = &x.end
 	return up.Upgrade(&x.Resp)

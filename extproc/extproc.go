@@ -152,9 +152,17 @@ type Reply struct {
 	// Took is the time from the begin of the call, once it had its permit, to this
 	// head; 0 if the client does not measure it.
 	Took time.Duration
+	// Queue is how long the call waited for a permit before, Dial how much of Took it
+	// took to connect.
+	Queue, Dial time.Duration
 
 	// PID is the process that answers, 0 if the protocol does not tell.
 	PID int
+}
+
+// Phases are where the time went until the head was in.
+func (r *Reply) Phases() exchange.Phases {
+	return exchange.Phases{Queue: r.Queue, Dial: r.Dial, Head: max(0, r.Took-r.Dial)}
 }
 
 // Close ends the use of the connection. It is reused only if the body was read

@@ -56,12 +56,14 @@ func (p *H1Client) Target() Target { return p.target }
 // Do sends c and returns when the final reply head is in; see Client. It holds a
 // permit until the reply is closed.
 func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
-	now := c.Now
+	now, queue, dial := c.Now, time.Duration(0), time.Duration(0)
 	if !p.permits.TryAcquire() {
+		waits := time.Now()
 		if err := acquire(ctx, p.permits, &p.target, c.HeadBy); err != nil {
 			return nil, err
 		}
-		now = time.Time{} // it may have waited
+		now = time.Now()
+		queue = now.Sub(waits)
 	}
 	if now.IsZero() {
 		now = time.Now()
@@ -74,13 +76,15 @@ func (p *H1Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 				p.permits.Release()
 				return nil, err
 			}
+			dials := now
 			conn, now = newH1conn(nc, socket), time.Now()
+			dial += now.Sub(dials)
 		}
 		call := &conn.call
 		call.client, call.conn, call.req, call.ctx, call.sent = p, conn, c, ctx, now
 		err := call.start()
 		if err == nil {
-			conn.reply.Took = call.headAt.Sub(began)
+			conn.reply.Took, conn.reply.Queue, conn.reply.Dial = call.headAt.Sub(began), queue, dial
 			return &conn.reply, nil
 		}
 		// R-POOL-4: a kept connection may have died on its way here. That

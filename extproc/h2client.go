@@ -67,10 +67,18 @@ func (p *H2Client) Target() Target { return p.target }
 // Do sends c and returns when the final reply head is in; see Client. It holds a
 // permit until the reply is closed.
 func (p *H2Client) Do(ctx context.Context, c *Call) (*Reply, error) {
-	if err := acquire(ctx, p.permits, &p.target, c.HeadBy); err != nil {
-		return nil, err
+	queue := time.Duration(0)
+	if !p.permits.TryAcquire() {
+		waits := time.Now()
+		if err := acquire(ctx, p.permits, &p.target, c.HeadBy); err != nil {
+			return nil, err
+		}
+		queue = time.Since(waits)
 	}
 	reply, err := p.send(ctx, c)
+	if err == nil {
+		reply.Queue = queue
+	}
 	if err != nil {
 		p.permits.Release()
 		if _, unsent := errors.AsType[*DialError](err); !unsent {
@@ -83,17 +91,22 @@ func (p *H2Client) Do(ctx context.Context, c *Call) (*Reply, error) {
 // send gives c to one connection after the other until one has answered it or has
 // failed with it.
 func (p *H2Client) send(ctx context.Context, c *Call) (*Reply, error) {
-	began := time.Now()
+	began, dial := time.Now(), time.Duration(0)
 	var refused []*h2conn // by which connections; almost always none
 	for try := 1; ; try++ {
-		conn, err := p.reserve(ctx, refused, c.HeadBy)
-		if err != nil {
-			return nil, c.noFurther(err)
+		conn := p.sound(refused)
+		if conn == nil {
+			dials := time.Now()
+			var err error
+			if conn, err = p.reserve(ctx, refused, c.HeadBy); err != nil {
+				return nil, c.noFurther(err)
+			}
+			dial += time.Since(dials)
 		}
 		call := newH2call(ctx, p, conn, c)
-		err = call.start()
+		err := call.start()
 		if err == nil {
-			call.reply.Took = time.Since(began)
+			call.reply.Took, call.reply.Dial = time.Since(began), dial
 			return &call.reply, nil
 		}
 		again, unread := try == 1 && call.replayable(err), call.unread(err)
@@ -111,13 +124,10 @@ func (p *H2Client) send(ctx context.Context, c *Call) (*Reply, error) {
 	}
 }
 
-// reserve returns a connection with a stream reserved, counting the call. It is
-// none of those in not. Waiting for the dials of others and dialling take
+// reserve opens a connection, unless another call has meanwhile, and returns it with a
+// stream reserved, counting the call. It is none of those in not. Waiting for the dials of others and dialling take
 // InitTimeout together, and end at by unless that is zero; errors are those of dial.
 func (p *H2Client) reserve(ctx context.Context, not []*h2conn, by time.Time) (*h2conn, error) {
-	if c := p.sound(not); c != nil {
-		return c, nil
-	}
 	wait, cancel := context.WithTimeout(ctx, p.target.patience(by))
 	defer cancel()
 	select {

@@ -80,7 +80,7 @@ func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 	}
 	joinCookies(x, dst)
 	if o.Trace != (trace.Options{}) {
-		o.Trace.Outgoing(dst, o.trusts(x.Req.Remote.Addr()))
+		o.Trace.Outgoing(x, dst, o.trusts(x.Req.Remote.Addr()))
 	}
 	o.add(x, dst, chain)
 }

@@ -225,13 +225,14 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 		return nil, false, err
 	}
 	began := time.Now()
-	cn, now, err := c.pool.acquire(ctx, began, b.length == 0 && size < askMax/2, !idempotent(call.Method), call.Alone)
+	cn, now, spent, err := c.pool.acquire(ctx, began, b.length == 0 && size < askMax/2, !idempotent(call.Method), call.Alone)
 	if c.timed != nil {
 		c.timing(call, began, now)
 	}
 	if err != nil {
 		return nil, false, err
 	}
+	sent := now
 	for resets := 0; ; {
 		cv := c.newConversation(ctx, call, cn, b)
 		cv.up.buf = c.protocol.Append(cv.up.buf, r, size)
@@ -241,9 +242,10 @@ func (c *Client) do(ctx context.Context, call *extproc.Call, b body) (reply *ext
 				c.pool.keeps.Store(true)
 			}
 			reply := cv.reply()
+			took := time.Since(now)
+			reply.Queue, reply.Dial, reply.Took = spent.Queue, spent.Dial, took+now.Sub(sent)+spent.Dial
 			if c.timed != nil {
-				reply.Took = time.Since(now)
-				c.timed.Answered(reply.Took)
+				c.timed.Answered(took)
 			}
 			return reply, true, nil
 		}

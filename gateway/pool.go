@@ -54,13 +54,14 @@ const closesWithin = 100 * time.Millisecond
 // time when it has it, or has failed. alone: no other peer could have the call. unseen: the caller finds out itself if an idle one is
 // still fit for use. once: the request cannot be sent again, so while nothing shows
 // that the application keeps connections, one that it may be closing is none for it.
-func (p *pool) acquire(ctx context.Context, began time.Time, unseen, once, alone bool) (cn *conn, now time.Time, err error) {
+func (p *pool) acquire(ctx context.Context, began time.Time, unseen, once, alone bool) (cn *conn, now time.Time, spent exchange.Phases, err error) {
 	waited, err := p.permit(ctx)
 	if err != nil {
-		return nil, time.Now(), err
+		return nil, time.Now(), spent, err
 	}
 	if now = began; waited {
 		now = time.Now()
+		spent.Queue = now.Sub(began)
 	}
 	for {
 		cn := p.pop()
@@ -72,7 +73,7 @@ func (p *pool) acquire(ctx context.Context, began time.Time, unseen, once, alone
 		case idle >= p.target.KeepAlive || once && fresh:
 		case unseen && cn.raw != nil || cn.quiet():
 			cn.reused = true
-			return cn, now, nil
+			return cn, now, spent, nil
 		default:
 			p.keeps.Store(false)
 			p.counts.Unfit.Add(1)
@@ -82,9 +83,11 @@ func (p *pool) acquire(ctx context.Context, began time.Time, unseen, once, alone
 	cn, err = p.connect(ctx, began.Add(p.target.InitTimeout), alone)
 	if err != nil {
 		p.permits.Release()
-		return nil, time.Now(), err
+		return nil, time.Now(), spent, err
 	}
-	return cn, time.Now(), nil
+	dialled := time.Now()
+	spent.Dial = dialled.Sub(now)
+	return cn, dialled, spent, nil
 }
 
 // permit takes a permit and reports whether that took time.

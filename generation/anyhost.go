@@ -126,7 +126,7 @@ func (a *anyHosts) end() {
 
 // adHocProcessor has the settings of a processor that nothing declares (R-P-3).
 func adHocProcessor(vhost, name string) *processor {
-	return &processor{kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + vhost, decl: &xmlconf.ExtProcessor{
+	return &processor{adHoc: true, kind: xmlconf.KindProxy, runs: xmlconf.KindProxy, scope: "vhost:" + vhost, decl: &xmlconf.ExtProcessor{
 		Name: "[P] " + name, MaxConns: 100, InitTimeout: 10 * time.Second, ResponseTimeout: time.Minute, PcKeepAliveTimeout: time.Minute,
 		ProxyOptions: xmlconf.ProxyOptions{PreserveHost: true, ForwardedFor: "auto", ForwardedProto: true, ForwardedHost: true, AddVia: true}}}
 }

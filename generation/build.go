@@ -19,6 +19,7 @@ import (
 	"httpjet/script"
 	"httpjet/static"
 	"httpjet/tlsconf"
+	"httpjet/trace"
 	"httpjet/tunnels"
 	"httpjet/watch"
 	"httpjet/xmlconf"
@@ -40,6 +41,7 @@ type builder struct {
 	prints   xmlconf.Fingerprints
 	open     *tunnels.Set // tunnels that begin with this generation
 
+	tracer  *trace.Tracer
 	sockets map[string]*processor // by the path at which it is started
 	types   *compress.Types       // of answers that are coded
 	tickets *tlsconf.Tickets
@@ -69,6 +71,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	b.buildLimits()
 	b.checkCompress()
 	b.buildLogs()
+	b.buildTracing()
 	b.buildServerAccess()
 	b.buildClients()
 	b.server = b.buildProcessors("server", cfg.Server.ExtProcessors, nil)

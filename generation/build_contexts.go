@@ -14,7 +14,6 @@ import (
 	"httpjet/forward"
 	"httpjet/proxy"
 	"httpjet/script"
-	"httpjet/trace"
 	"httpjet/tunnels"
 	"httpjet/wsrelay"
 	"httpjet/xmlconf"
@@ -285,22 +284,7 @@ func (b *builder) buildHop(h *host, p *processor, c *xmlconf.Context) forward.Op
 	return forward.Options{Trusted: b.trusts(h.out), PeerHost: !from("preserveHost").PreserveHost,
 		For: forModes[from("forwardedFor").ForwardedFor], NoProto: !from("forwardedProto").ForwardedProto,
 		NoHost: !from("forwardedHost").ForwardedHost, NoVia: !from("addVia").AddVia,
-		Trace: b.buildTrace(from("traceMode").TraceMode)}
-}
-
-// buildTrace is how the trace context goes to an upstream: as traceMode says where
-// it is written, else as the server does. A span needs an inject at least, and is
-// told by xmlconf.
-func (b *builder) buildTrace(mode string) trace.Options {
-	o := trace.Options{}
-	if t := b.cfg.Server.Tracing; t != nil {
-		o.Distrust = !t.TrustInbound
-		mode = or(mode, t.Mode)
-	}
-	if mode == "inject" || mode == "span" {
-		o.Mode = trace.Inject
-	}
-	return o
+		Trace: b.buildTrace(p, from("traceMode").TraceMode)}
 }
 
 // buildPath is the change of paths of a proxy context, nil for none (R-CTX-7).
@@ -543,7 +527,8 @@ func (b *builder) buildApp(h *host, p *processor, context string, responseTimeou
 // appOptions are the options of all that speaks to a FastCGI application.
 func (b *builder) appOptions(h *host, p *processor) script.Options {
 	o := script.Options{Group: b.group(p), Bodies: b.kept.Bodies, Unavailable: "fcgi_unavailable", DocRoot: h.Conf.DocRoot,
-		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log, Slow: b.slowLog(h)}
+		ServerName: b.cfg.Server.ServerName, Log: b.opt.Log, Slow: b.slowLog(h),
+		Spans: b.cfg.Server.Tracing != nil && b.cfg.Server.Tracing.Mode == "span"}
 	if p.runs == xmlconf.KindLSAPI {
 		o.Unavailable = "lsapi_unavailable"
 	}

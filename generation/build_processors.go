@@ -24,6 +24,7 @@ type processor struct {
 	peers []peer                // its addresses, or those of a balancer's workers
 	group *groups.Group         // once something names it
 	up    *upstream             // likewise
+	adHoc bool                  // a rule names its host, and nothing declares it
 	fault string                // why it cannot be routed to although it resolves; "" if it can
 	start *apps.Options         // what its program is started with; nil: it is not
 	host  *xmlconf.Host         // that it stands in, or whose programs are its own; nil: the server

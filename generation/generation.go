@@ -36,6 +36,7 @@ import (
 	"httpjet/proxycache"
 	"httpjet/staples"
 	"httpjet/tlsconf"
+	"httpjet/trace"
 	"httpjet/tunnels"
 	"httpjet/xmlconf"
 )
@@ -79,7 +80,12 @@ type Kept struct {
 	Issued   staples.Issued // of certificates of ACME
 	Open     tunnels.Open   // counts them by generation
 	Leaving  tunnels.Leaving
-	Pages    *pagecache.Cache // nil: no generation had one yet; set by Build
+
+	Exporters keep.Map[trace.ExporterOptions, *trace.Exporter]
+	Spans     trace.Counts
+	Timelines keep.Map[int, *trace.Timelines] // by how many are kept
+
+	Pages *pagecache.Cache // nil: no generation had one yet; set by Build
 
 	ProxyCaches keep.Map[string, *proxycache.Cache]
 	ProxyCached proxycache.Counts // of all of them
@@ -172,6 +178,8 @@ type Generation struct {
 	peers        []probes.Peer // that it probes
 	sites        []*pagecache.Site
 	proxyCaches  []ProxyCache
+	exporter     *trace.Exporter  // of spans; nil: they go nowhere
+	timelines    *trace.Timelines // nil: nobody may ask for one
 }
 
 type hostLog struct {
@@ -189,12 +197,21 @@ func (l *hostLog) line(buf []byte, x *exchange.Exchange, err error, c *accesslog
 }
 
 // Serve answers x by the table.
-func (g *Generation) Serve(x *exchange.Exchange) error { return g.table.Serve(x) }
+func (g *Generation) Serve(x *exchange.Exchange) error {
+	err := g.table.Serve(x)
+	if x.Timeline != nil && x.Detached() != nil { // spans end with the handshake (R-TRACE-3)
+		g.recorded(x, err, time.Now())
+	}
+	return err
+}
 
 // Finished writes the access log and counts x after its last byte.
 func (g *Generation) Finished(x *exchange.Exchange, err error) {
 	took := x.Ended.Sub(x.Began)
-	x.Attempts.End(x.Ended)
+	x.EndAttempt(x.Ended)
+	if x.Timeline != nil {
+		g.recorded(x, err, x.Ended)
+	}
 	g.metrics.Finished(x, err, took)
 	g.routeOf(x).Finished(x.LoggedStatus(err), took)
 	if err != nil {
@@ -226,8 +243,11 @@ func (g *Generation) explain(x *exchange.Exchange, err error) {
 	if !g.log.Enabled(context.Background(), level) || errors.Is(err, exchange.ErrPanic) { // which is logged
 		return
 	}
-	g.log.Log(context.Background(), level, "request failed", "status", status, "reason", exchange.ReasonOf(err),
-		"vhost", x.Route.VHost, "route", x.Route.Label, "group", x.Route.Group, "request", x.Req.ID, "err", err)
+	args := []any{"status", status, "reason", exchange.ReasonOf(err), "vhost", x.Route.VHost, "route", x.Route.Label, "group", x.Route.Group, "request", x.Req.ID}
+	if x.TraceID != "" {
+		args = append(args, "trace", x.TraceID)
+	}
+	g.log.Log(context.Background(), level, "request failed", append(args, "err", err)...)
 }
 
 // lines holds buffers for lines of the access log.

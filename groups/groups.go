@@ -356,7 +356,7 @@ func (r *Reservation) Peer() int { return r.peer }
 
 // Begin notes in x that the attempt begins at a time. It ends with End.
 func (r *Reservation) Begin(x *exchange.Exchange, at time.Time) {
-	x.Attempts.Begin(r.peer, at, &r.g.state.peers[r.peer].took)
+	x.BeginAttempt(r.g.o.Scope, r.g.o.Name, r.peer, at, &r.g.state.peers[r.peer].took)
 }
 
 // End is Release for an attempt of x, which then knows its outcome.

@@ -37,6 +37,7 @@ type Gauges struct {
 	Rates   func() []Rate  // limits of the requests of each client
 
 	Compression func() Compression
+	Spans       func() Spans   // of traces; only grow
 	Buffers     func() Buffers // of request bodies
 
 	ProxyCache func() ProxyCache
@@ -101,7 +102,7 @@ func New() *Metrics {
 	m.gauge("parked_connections", "Those of the open client connections, WebSockets included, that are at rest and hold next to no memory.", func(g *Gauges) func() int { return g.ParkedConnections })
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
 	fastcgi, lsapi := m.gateways()
-	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &tlsCollector{m}, &compressionCollector{m}, &rateCollector{m}, &bufferCollector{m}, m.litespeed, &proxyCacheCollector{m}, newPageCacheCollector(m))
+	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &tlsCollector{m}, &compressionCollector{m}, &spanCollector{m}, &rateCollector{m}, &bufferCollector{m}, m.litespeed, &proxyCacheCollector{m}, newPageCacheCollector(m))
 	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},

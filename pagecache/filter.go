@@ -50,6 +50,9 @@ func (w *wireSide) Wrap(next exchange.Sink) exchange.Sink { return next }
 // report tells the client what the cache did.
 func (r *Run) report() {
 	f := &r.x.Resp.Fields
+	if r.x.Timeline != nil {
+		r.x.Mark("cache", "page cache: "+r.status())
+	}
 	if r.hitAge != "" {
 		f.Set("Age", r.hitAge)
 	}

@@ -88,8 +88,8 @@ func TestAttemptsAreTimed(t *testing.T) {
 		}
 	}
 	timed(1, 1, 0) // the last one lasts as long as the exchange
-	x.Attempts.End(time.Now().Add(time.Hour))
-	x.Attempts.End(time.Now()) // does nothing
+	x.EndAttempt(time.Now().Add(time.Hour))
+	x.EndAttempt(time.Now()) // does nothing
 	timed(1, 1, 1)
 	if took := h.Group.Snapshot()[2].Took; took < time.Hour {
 		t.Errorf("the last attempt took %v", took)

@@ -82,7 +82,7 @@ func (t *tries) run() error {
 		if !follows {
 			return err
 		}
-		t.x.Attempts.End(time.Now()) // the pause is no part of it
+		t.x.EndAttempt(time.Now()) // the pause is no part of it
 		res = t.next
 		if t.pause > 0 {
 			if err := t.policy.wait(t.x.Context(), t.pause); err != nil {
@@ -101,6 +101,7 @@ func (t *tries) attempt(res *groups.Reservation) (follows bool, err error) {
 	defer func() { res.End(t.x, end) }()
 	call := &t.hop.call
 	res.Begin(t.x, t.now())
+	t.h.Forward.Trace.Attempt(t.x, &t.hop.fields)
 	call.HeadBy = t.headBy()
 	switch {
 	case t.held != nil:
@@ -122,6 +123,7 @@ func (t *tries) attempt(res *groups.Reservation) (follows bool, err error) {
 		t.h.Answered(reply.Took)
 	}
 	res.Answered(reply.Status)
+	t.x.AttemptReplied(reply.Status, reply.Phases())
 	if t.policy != nil && t.policy.status(reply.Status) && t.mayRepeat() && t.again() == nil {
 		end = groups.ErrSetAside
 		reply.Close()

@@ -60,7 +60,7 @@ func (r *refresher) run() {
 	if err := exchange.Run(r.x, r); err != nil && ctx.Err() == nil {
 		r.h.log().Debug("refresh", "vhost", route.VHost, "route", route.Label, "err", err)
 	}
-	r.x.Attempts.End(time.Now())
+	r.x.EndAttempt(time.Now())
 }
 
 // Serve asks for what is kept, whatever has become of it since.

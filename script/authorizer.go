@@ -45,7 +45,7 @@ func (a *Authorizer) Admit(x *exchange.Exchange) (bool, error) {
 	err := a.h.call(x, call, judge)
 	// What it took is the authorizer's, and no attempt to answer x.
 	x.Called = time.Now()
-	x.Attempts.End(x.Called)
+	x.EndAttempt(x.Called)
 	x.Attempts = exchange.Attempts{}
 	return err == nil && !x.Started(), err
 }

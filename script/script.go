@@ -20,6 +20,7 @@ import (
 	"httpjet/gateway"
 	"httpjet/groups"
 	"httpjet/streaming"
+	"httpjet/trace"
 )
 
 // Options describe a Handler.
@@ -49,8 +50,11 @@ type Options struct {
 	HeadTimeout time.Duration    // until the reply head; 0: the target's
 	BodyTimeout time.Duration    // longest pause of a body held for several peers; 0: any
 
-	Slow *Slow        // of slow requests; nil: there is none
-	Log  *slog.Logger // receives what applications write to STDERR; nil: dropped
+	Slow *Slow // of slow requests; nil: there is none
+
+	Spans bool // the application is told the span of each attempt, as HTTP_TRACEPARENT (R-TRACE-3)
+
+	Log *slog.Logger // receives what applications write to STDERR; nil: dropped
 }
 
 // Handler runs scripts. It does not change but for what it remembers.
@@ -130,11 +134,23 @@ func (h *Handler) call(x *exchange.Exchange, call *extproc.Call, take taker) err
 			at = time.Now()
 		}
 		res.Begin(x, at)
+		if h.o.Spans {
+			nameSpan(x, call)
+		}
 		err = h.timed(x, call, &res, take)
 		if _, unsent := errors.AsType[*extproc.DialError](err); !unsent {
 			return err
 		}
 		last = failure(err)
+	}
+}
+
+// nameSpan tells the application of the attempt that begins, in the place of what the
+// client has said.
+func nameSpan(x *exchange.Exchange, call *extproc.Call) {
+	if parent := trace.Next(x); parent != "" {
+		call.Params.Set("HTTP_TRACEPARENT", parent)
+		call.Fields.Set("traceparent", parent)
 	}
 }
 
@@ -179,6 +195,7 @@ func (h *Handler) attempt(x *exchange.Exchange, call *extproc.Call, res *groups.
 		return err
 	}
 	res.Answered(reply.Status)
+	x.AttemptReplied(reply.Status, reply.Phases())
 	return take(x, reply)
 }
 

@@ -33,6 +33,10 @@ func (s *Server) observe() {
 		},
 		HTTP2: s.http2Counts,
 		TLS:   s.tlsCounts,
+		Spans: func() metrics.Spans {
+			n := &s.kept.Spans
+			return metrics.Spans{Exported: n.Exported.Load(), Dropped: n.Dropped.Load(), Failures: n.Failures.Load()}
+		},
 		Lookups: func() metrics.Lookups {
 			n := s.kept.Dialer.Resolver.Stats()
 			return metrics.Lookups{Success: n.Success, NotFound: n.NotFound, Failure: n.Failure, StaleAnswers: n.StaleAnswers}

@@ -382,6 +382,9 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		sink.Start(s.reportLog)
 	}
 	s.logTo.set(g.ErrorLog())
+	if e := g.Exporter(); e != nil {
+		e.Start(s.log)
+	}
 	s.reportFindings(fs)
 	next := newSite(g, &s.kept.Clients)
 	for key, l := range s.listeners {

@@ -28,6 +28,7 @@ var documents = map[string]func(*API, *http.Request) (int, any){
 	"/api/v1/upstreams": (*API).upstreams,
 	"/api/v1/config":    (*API).config,
 	"/api/v1/cache":     (*API).cache,
+	"/api/v1/timelines": (*API).timelines,
 }
 
 // ServeHTTP answers GET and HEAD of a document, and 404 for any other path.

@@ -1,6 +1,8 @@
 // Package trace is the W3C trace context of a request on its way to an upstream:
-// which traceparent and tracestate go on, and which traceparent is made. It makes
-// no span, samples nothing and exports nothing.
+// which traceparent and tracestate go on, and which traceparent is made; the spans
+// that are made of an exchange behind its last byte, and their way to a collector; and
+// the timelines of exchanges that people asked for. It decides nothing about an
+// exchange, and nothing of it waits for a collector.
 package trace
 
 import (
@@ -17,6 +19,7 @@ type Mode uint8
 const (
 	Passthrough Mode = iota // as the client sent it, none is added
 	Inject                  // a fresh traceparent where there is none, or none that can be read
+	Span                    // that of a span of ours for each attempt (R-TRACE-3)
 )
 
 // Bounds of what is read of a client (R-TRACE-4).
@@ -28,19 +31,28 @@ const (
 // Options say how a hop treats the trace context. The zero value passes it on.
 type Options struct {
 	Mode     Mode
-	Distrust bool // what clients send counts for nothing, unless they are trusted proxies
+	Distrust bool    // what clients send counts for nothing, unless they are trusted proxies
+	Tracer   *Tracer // of Span, for exchanges of which nobody has begun a trace; nil: it adds nothing to them
 }
 
-// Outgoing edits the end-to-end fields f of a request before it goes to an
+// Outgoing edits the end-to-end fields f of the request of x before it goes to an
 // upstream; trusted says that a trusted proxy sent it. Passing on costs nothing:
 // what nobody reads, nobody judges.
-func (o Options) Outgoing(f *exchange.Fields, trusted bool) {
+func (o Options) Outgoing(x *exchange.Exchange, f *exchange.Fields, trusted bool) {
 	distrust := o.Distrust && !trusted
 	if o.Mode == Passthrough && !distrust {
 		return
 	}
-	if !distrust && known(f) {
+	if o.Mode == Span && x.Trace == nil && !x.Background {
+		o.Tracer.Begin(x, trusted)
+	}
+	if parent := known(f); parent != "" && !distrust {
 		limitState(f)
+		if o.Mode == Span {
+			f.Del("traceparent") // that of the attempt takes its place
+		} else if x.TraceID == "" {
+			x.TraceID = parent[3:35]
+		}
 		return
 	}
 	// A tracestate says nothing without its traceparent (Trace Context §3.3).
@@ -48,18 +60,49 @@ func (o Options) Outgoing(f *exchange.Fields, trusted bool) {
 		return exchange.EqualName(fd.Name, "traceparent") || exchange.EqualName(fd.Name, "tracestate")
 	})
 	if o.Mode == Inject {
-		f.Add("traceparent", fresh())
+		made := fresh()
+		f.Add("traceparent", made)
+		x.TraceID = made[3:35]
 	}
 }
 
-// known reports whether f holds one traceparent that can be read.
-func known(f *exchange.Fields) bool {
+// Attempt makes a span for the attempt of x that has begun, and names it as the parent
+// of what the upstream does (R-TRACE-3). Nothing happens where spans do not go on, and
+// to exchanges without a trace, such as those of the server's own.
+func (o Options) Attempt(x *exchange.Exchange, f *exchange.Fields) {
+	if o.Mode != Span {
+		return
+	}
+	if parent := Next(x); parent != "" {
+		f.Set("traceparent", parent)
+	}
+}
+
+// Next makes a span for the attempt of x that has begun and returns the traceparent by
+// which the upstream knows it, "" for an exchange without a trace.
+func Next(x *exchange.Exchange) string {
+	t := x.Trace
+	if t == nil {
+		return ""
+	}
+	span := newSpan()
+	if a := x.Timeline.Attempt(); a != nil {
+		a.Span = span
+	}
+	return parentField(t.ID, span, t.Sampled)
+}
+
+// known returns the one traceparent of f that can be read, "" if there is none.
+func known(f *exchange.Fields) string {
 	value, n := "", 0
 	for v := range f.Values("traceparent") {
 		value = v
 		n++
 	}
-	return n == 1 && Valid(value)
+	if n == 1 && Valid(value) {
+		return value
+	}
+	return ""
 }
 
 // Valid reports whether a traceparent can be read (Trace Context §3.2): version,
@@ -118,16 +161,31 @@ func limitState(f *exchange.Fields) {
 
 // fresh is a traceparent of a trace that begins here: sampled, with random ids
 // (R-TRACE-2).
-func fresh() string {
-	var ids [24]byte
-	rand.Read(ids[:]) // never fails
-	// One in 2^64 parent ids is zero, which nobody could read.
-	ids[0] |= 1
-	ids[16] |= 1
+func fresh() string { return parentField(newTrace(), newSpan(), true) }
+
+// newTrace is a random trace id. Never zero, which nobody could read.
+func newTrace() (id [16]byte) {
+	rand.Read(id[:]) // never fails
+	id[0] |= 1
+	return id
+}
+
+// newSpan is a random span id, never zero.
+func newSpan() (id [8]byte) {
+	rand.Read(id[:])
+	id[0] |= 1
+	return id
+}
+
+// parentField is a traceparent of version 00.
+func parentField(id [16]byte, span [8]byte, sampled bool) string {
 	b := make([]byte, 0, 55)
 	b = append(b, "00-"...)
-	b = hex.AppendEncode(b, ids[:16])
+	b = hex.AppendEncode(b, id[:])
 	b = append(b, '-')
-	b = hex.AppendEncode(b, ids[16:])
-	return string(append(b, "-01"...))
+	b = hex.AppendEncode(b, span[:])
+	if sampled {
+		return string(append(b, "-01"...))
+	}
+	return string(append(b, "-00"...))
 }

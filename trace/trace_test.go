@@ -18,7 +18,7 @@ func sent(o Options, trusted bool, fields ...string) string {
 	for i := 0; i < len(fields); i += 2 {
 		f.Add(fields[i], fields[i+1])
 	}
-	o.Outgoing(&f, trusted)
+	o.Outgoing(&exchange.Exchange{}, &f, trusted)
 	var out []string
 	for n, v := range f.All() {
 		out = append(out, n+": "+v)
@@ -128,9 +128,10 @@ func TestDistrust(t *testing.T) {
 
 // The default costs nothing (R-TRACE-1).
 func TestPassthroughAllocatesNothing(t *testing.T) {
+	x := &exchange.Exchange{}
 	var f exchange.Fields
 	f.Add("traceparent", parent)
-	if n := testing.AllocsPerRun(100, func() { Options{}.Outgoing(&f, false) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { Options{}.Outgoing(x, &f, false) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -71,6 +71,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 			at = time.Now()
 		}
 		res.Begin(x, at)
+		h.Forward.Trace.Attempt(x, f)
 		err = h.attempt(x, target, f, &choice, &res)
 		e, unsent := errors.AsType[*extproc.DialError](err)
 		if !unsent {
@@ -110,11 +111,12 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	if !ok {
 		return errUnsupported()
 	}
-	ctx := x.Context()
+	ctx, began := x.Context(), time.Now()
 	conn, release, err := d.Dial(ctx)
 	if err != nil {
 		return err
 	}
+	connected := time.Now()
 	r := newRelay(h, x, conn, release)
 	defer func() {
 		if !detached {
@@ -141,8 +143,10 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 	if err != nil {
 		return err
 	}
+	phases := exchange.Phases{Dial: connected.Sub(began), Head: time.Since(connected)}
 	if resp.Status != 101 {
 		res.Answered(resp.Status)
+		x.AttemptReplied(resp.Status, phases)
 		reply := hs.reply(resp)
 		forward.StripPolicy(&reply.Fields)
 		res.Remember(x, choice, &reply.Fields)
@@ -152,6 +156,7 @@ func (h *Handler) attempt(x *exchange.Exchange, target string, f *exchange.Field
 		return err
 	}
 	res.Answered(101)
+	x.AttemptReplied(101, phases)
 	extproc.StripHops(&resp.Fields)
 	res.Remember(x, choice, &resp.Fields)
 	detached, err = h.tunnel(x, r, resp, hs.early(), res)

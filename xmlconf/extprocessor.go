@@ -117,7 +117,7 @@ type ProxyOptions struct {
 	ForwardedProto bool   `conf:"forwardedProto" default:"1" as:"honoured,strict" doc:"X-Forwarded-Proto"`
 	ForwardedHost  bool   `conf:"forwardedHost" default:"1" as:"honoured,strict" doc:"X-Forwarded-Host"`
 	AddVia         bool   `conf:"addVia" default:"1" as:"honoured,strict" doc:"Via"`
-	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"honoured,strict" doc:"overrides tracing/mode; span is not honoured yet and acts as inject"`
+	TraceMode      string `conf:"traceMode" range:"passthrough|inject|span" as:"honoured,strict" doc:"overrides tracing/mode"`
 }
 
 // ProxyTimeouts may stand on a processor and on a proxy context; the context wins

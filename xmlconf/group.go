@@ -45,7 +45,6 @@ func (p *ExtProcessor) settle(fs *Findings) {
 			idle(&p.Block, fs, subject, hopOptions)
 		}
 	}
-	reportSpan(p.TraceMode, p.At("traceMode"), subject+"traceMode", fs)
 	p.HealthCheck.settle(fs, subject)
 	p.CircuitBreaker.settle(fs, subject)
 	p.Retry.settle(fs, subject)
@@ -299,7 +298,6 @@ func (c *Context) settle(fs *Findings) {
 	if !proxy && !strings.EqualFold(c.Type, "loadbalancer") {
 		idle(&c.Block, fs, subject, append([]string{"stripPrefix", "pathRewrite", "retry", "attemptTimeout", "requestTimeout", "streamIdleTimeout"}, hopOptions...))
 	}
-	reportSpan(c.TraceMode, c.At("traceMode"), subject+"traceMode", fs)
 	c.Retry.settle(fs, subject)
 	c.ProxyTimeouts.settle(&c.Block, fs, subject)
 }

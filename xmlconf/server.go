@@ -161,11 +161,15 @@ type Management struct {
 // Tracing is the server's trace settings (R-TRACE-1).
 type Tracing struct {
 	Block
-	Mode         string `conf:"mode" range:"passthrough|inject|span" default:"passthrough" doc:"traceparent and tracestate go on as they came; inject adds a fresh traceparent where none can be read; span is not honoured yet and acts as inject"`
-	SampleRate   string `conf:"sampleRate" default:"1.0" as:"later" doc:"share of traced requests, 0 to 1"`
-	Exporter     string `conf:"exporter" range:"none|log|otlphttp" default:"none" as:"later" doc:"where spans go"`
-	Endpoint     string `conf:"endpoint" as:"later" doc:"URL of the collector"`
+	Mode         string `conf:"mode" range:"passthrough|inject|span" default:"passthrough" doc:"traceparent and tracestate go on as they came; inject adds a fresh traceparent where none can be read; span makes a span of each request and of each attempt, which upstreams have as their parent"`
+	SampleRate   string `conf:"sampleRate" default:"1.0" doc:"share of requests whose spans are exported, 0 to 1; a trusted proxy that has sent a traceparent decides instead"`
+	Exporter     string `conf:"exporter" range:"none|log|otlphttp" default:"none" doc:"where spans go: nowhere, into the error log at level INFO, or to a collector by OTLP over HTTP in protobuf"`
+	Endpoint     string `conf:"endpoint" doc:"URL of the collector, http or https; without a path /v1/traces is added"`
+	RecordQuery  bool   `conf:"recordQuery" default:"0" doc:"spans have the query of the request"`
 	TrustInbound bool   `conf:"trustInbound" default:"1" doc:"0: trace context of clients that are no trusted proxies is dropped"`
+
+	TimelineFrom []string `conf:"timelineFrom" doc:"networks whose clients get a timeline of a request that has the field X-Httpjet-Timeline; absent: nobody"`
+	TimelineKeep int      `conf:"timelineKeep" range:"1..10000" default:"100" doc:"timelines that are kept, the last ones"`
 }
 
 // Acme is the server's account for automatic certificates (R-ACME-1).

@@ -2,6 +2,7 @@ package xmlconf
 
 import (
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -11,15 +12,7 @@ func (s *Server) settle(fs *Findings) {
 	s.HtAccess.settle(fs)
 	s.Logging.settle()
 	s.Management.settle(fs)
-	if t := s.Tracing; t != nil {
-		if rate, err := strconv.ParseFloat(t.SampleRate, 64); err != nil || !(rate >= 0 && rate <= 1) {
-			fs.Fatal("E-STRICT", t.At("sampleRate"), "write 0 to 1", "tracing: sampleRate %q is no share", cut(t.SampleRate))
-		}
-		if t.Exporter == "otlphttp" && t.Endpoint == "" {
-			fs.Fatal("E-STRICT", t.Where, "write endpoint", "tracing: exporter otlphttp needs an endpoint")
-		}
-		reportSpan(t.Mode, t.At("mode"), "tracing: mode", fs)
-	}
+	s.Tracing.settle(fs)
 	if c := s.Acme; c != nil && c.Enable && c.Email == "" {
 		fs.Fatal("E-STRICT", c.Where, "write email", "acme: email is missing")
 	}
@@ -36,10 +29,26 @@ func (s *Server) settle(fs *Findings) {
 	}
 }
 
-// reportSpan tells that nobody makes spans yet.
-func reportSpan(mode string, at Place, subject string, fs *Findings) {
-	if mode == "span" {
-		fs.Warn("W-NOT-YET", at, "write inject", "%s span is not honoured by this version: it acts as inject", subject)
+// settle tests numbers, addresses and the URL of the collector. Credentials in that
+// would be in every message about it.
+func (t *Tracing) settle(fs *Findings) {
+	if t == nil {
+		return
+	}
+	if rate, err := strconv.ParseFloat(t.SampleRate, 64); err != nil || !(rate >= 0 && rate <= 1) {
+		fs.Fatal("E-STRICT", t.At("sampleRate"), "write 0 to 1", "tracing: sampleRate %q is no share", cut(t.SampleRate))
+	}
+	switch u, err := url.Parse(t.Endpoint); {
+	case t.Exporter == "otlphttp" && t.Endpoint == "":
+		fs.Fatal("E-STRICT", t.Where, "write endpoint", "tracing: exporter otlphttp needs an endpoint")
+	case t.Endpoint == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "":
+		fs.Fatal("E-STRICT", t.At("endpoint"), "write http://127.0.0.1:4318", "tracing: endpoint is no URL of a collector")
+	}
+	for _, c := range t.TimelineFrom {
+		if _, err := netip.ParsePrefix(c); err != nil {
+			fs.Fatal("E-STRICT", t.At("timelineFrom"), "write 127.0.0.0/8, ::1/128", "tracing: timelineFrom %q is no network", cut(c))
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
-	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), upgradeCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), cacheCmd(&dir), demoCmd(), applicationCmd(), selftestCmd(), keeperCmd(&dir), versionCmd())
+	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), upgradeCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), cacheCmd(&dir), traceCmd(&dir), demoCmd(), applicationCmd(), selftestCmd(), keeperCmd(&dir), versionCmd())
 	return cmd
 }
 
