@@ -218,3 +218,24 @@ func TestKeptBodiesWhoseClientLeaves(t *testing.T) {
 		t.Error("the next client")
 	}
 }
+
+// An exchange that has sent its head holds no entry of a cache, whatever its filters made
+// of it: connections wait for their next request with it.
+func TestKeptIsNotHeld(t *testing.T) {
+	for _, ae := range []string{"", "gzip"} {
+		c := &cache{body: text(1000)}
+		x := &exchange.Exchange{}
+		x.Reset(&wire{})
+		x.Req.Method = "GET"
+		x.Req.Fields.Add("Accept-Encoding", ae)
+		o := options(t)
+		if err := exchange.Run(x, exchange.HandlerFunc(func(x *exchange.Exchange) error {
+			if ae != "" {
+				New(o).Join(x)
+			}
+			return c.Serve(x)
+		})); err != nil || x.Kept != nil {
+			t.Errorf("%q: %v, %v", ae, err, x.Kept)
+		}
+	}
+}

@@ -63,7 +63,6 @@ func (p *part) Release() {
 // length nobody knows it waits for the first bytes: few of them go out as they are.
 func (p *part) Head(x *exchange.Exchange) bool {
 	w, kept := p.f.wish(x), x.Kept
-	x.Kept = nil
 	if w.varies {
 		Vary(&x.Resp.Fields)
 	}

@@ -616,6 +616,7 @@ func (x *Exchange) Start(status int) error {
 			wants |= 1 << i
 		}
 	}
+	x.Kept = nil // an idle connection holds no entry of a cache
 	status = x.Resp.Status
 	if x.Says("nokeepalive") {
 		x.Resp.Fields.Set("Connection", "close")
