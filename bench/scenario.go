@@ -336,6 +336,9 @@ func (b *bench) wrk(ctx context.Context, c cores, e entry, r *running) (sample, 
 	name := host
 	if strings.HasPrefix(e.path, "/paged/") {
 		name = pagedHost
+		if err := r.hits(ctx, e.path); err != nil {
+			return sample{}, err
+		}
 	}
 	return b.wrkAt(ctx, c, name, "http://"+r.http+e.path, r)
 }

@@ -381,6 +381,32 @@ func (r *running) gzips(ctx context.Context, path string) error {
 	return err
 }
 
+// hits has a page made and looks that it comes from the page cache then.
+func (r *running) hits(ctx context.Context, path string) error {
+	said := ""
+	for range 2 {
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+r.http+path, nil)
+		if err != nil {
+			return err
+		}
+		req.Host = pagedHost
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		said = resp.Header.Get("X-Litespeed-Cache")
+		n, err := io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if err != nil || n != 1<<10 {
+			return fmt.Errorf("%s: %d bytes, %v", path, n, err)
+		}
+	}
+	if said != "hit" {
+		return fmt.Errorf("%s: X-LiteSpeed-Cache %q", path, said)
+	}
+	return nil
+}
+
 // page is 100 KiB of text as a page has it: words that come again, and numbers.
 var page = func() string {
 	words := strings.Fields(`the server answers a request with <div class="row"> content </div> <a href="/shop/item"> and <span> a price of </span> function return const value`)
