@@ -353,7 +353,12 @@ func TestKeeperTakesThePlaceOfOneInTheBackground(t *testing.T) {
 	go func() {
 		over <- Keep(ctx, KeeperOptions{Dir: dir, Launcher: r.sup.Launcher, Log: r.sup.Log, Ready: func() { close(ready) }})
 	}()
-	<-ready
+	select {
+	case <-ready:
+	case err := <-over:
+		cancel()
+		t.Fatal(err)
+	}
 	gone(t, background)
 	gone(t, first)
 	await(t, a, "not ready again", func(i Info) bool { return i.State == Ready && i.PIDs[0] != first })
