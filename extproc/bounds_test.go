@@ -184,9 +184,14 @@ func TestH2Bounds(t *testing.T) {
 		}
 	})
 	p := h2client(t, h2target(u.addr))
+	r, err := p.Do(bg, get("/half")) // no bound covers the dial
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
 	call := get("/")
 	call.HeadBy = shortly()
-	r, err := p.Do(bg, call)
+	r, err = p.Do(bg, call)
 	fails(t, r, err, 504, "upstream_timeout")
 
 	pr, pw := io.Pipe()

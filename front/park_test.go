@@ -188,7 +188,8 @@ func TestParkedSeesTheNewSite(t *testing.T) {
 // farewell over TLS, and so does the connection timeout before the first request.
 func TestParkedExpires(t *testing.T) {
 	for _, secure := range []bool{false, true} {
-		s := startResting(t, echo, front.Limits{KeepAliveTimeout: 50 * time.Millisecond, ConnTimeout: 50 * time.Millisecond}, secure)
+		// A connection without a request ends by the second, which bounds the handshake too.
+		s := startResting(t, echo, front.Limits{KeepAliveTimeout: 50 * time.Millisecond, ConnTimeout: 2 * time.Second}, secure)
 		silent, used := connect(t, s), connect(t, s)
 		used.expect(t, "/", "[GET / ]")
 		used.ended(t, "after a request")

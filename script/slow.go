@@ -30,7 +30,9 @@ type noted struct {
 	pid    int           // 0: not known
 }
 
-func (n *noted) answered(r *extproc.Reply) { n.head, n.status, n.pid = r.Phases().Head, r.Status, r.PID }
+func (n *noted) answered(r *extproc.Reply) {
+	n.head, n.status, n.pid = r.Phases().Head, r.Status, r.PID
+}
 
 // note logs an attempt that is over, if it was slow or is a sample. Fields of a line are
 // separated by tabs: time, milliseconds, milliseconds to the head, status, virtual host,
