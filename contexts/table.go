@@ -3,6 +3,7 @@ package contexts
 import (
 	"net/netip"
 	"strings"
+	"sync/atomic"
 
 	"httpjet/access"
 	"httpjet/docroot"
@@ -17,7 +18,7 @@ type Table struct {
 	HTTPS        map[string]HTTPS                       // likewise, of plain listeners that send their clients away
 	Access       *access.List                           // the server's list; nil: no restriction
 	Certificates map[string]*Certificates               // likewise, of secure listeners that ask their clients for certificates
-	AltSvc       map[string]string                      // likewise, of secure listeners with HTTP/3: how answers tell of it; nil: none has it
+	AltSvc       atomic.Pointer[map[string]string]      // likewise, of secure listeners with HTTP/3: how answers tell of it; nil: none has it. Another one may come while requests read
 	Identity     access.Identity                        // how the client is found behind trusted proxies
 	Throttle     *Throttle                              // of clients; nil: none
 	Rate         *access.Rate                           // of the requests of each client, whatever the host; nil: no limit
@@ -41,8 +42,8 @@ func (t *Table) Serve(x *exchange.Exchange) error {
 		}
 	}
 	v := t.findVHost(x)
-	if t.AltSvc != nil && x.Req.TLS != nil && (v == nil || !v.NoQUIC) {
-		x.AltSvc = t.AltSvc[x.Req.Listener]
+	if told := t.AltSvc.Load(); told != nil && x.Req.TLS != nil && (v == nil || !v.NoQUIC) {
+		x.AltSvc = (*told)[x.Req.Listener]
 	}
 	peer := t.identify(x, v)
 	if t.Tracer != nil || t.Audience != nil {

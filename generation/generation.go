@@ -278,12 +278,18 @@ func (g *Generation) ChooseQUIC(listener string, hello *tls.ClientHelloInfo) (*t
 func (g *Generation) WantsQUIC(listener string) bool { return g.quic[listener] }
 
 // TellQUIC makes answers over TLS of a listener say at which port it speaks HTTP/3. It
-// is called before g is published, once its socket is bound.
+// is called once its socket is bound: before g is published, or after an upgrade, when
+// the process before has given it up and g serves already. One goroutine calls it.
 func (g *Generation) TellQUIC(listener string, port int) {
-	if g.table.AltSvc == nil {
-		g.table.AltSvc = map[string]string{}
+	told := map[string]string{listener: fmt.Sprintf(`h3=":%d"; ma=86400`, port)}
+	if before := g.table.AltSvc.Load(); before != nil {
+		for other, says := range *before {
+			if other != listener {
+				told[other] = says
+			}
+		}
 	}
-	g.table.AltSvc[listener] = fmt.Sprintf(`h3=":%d"; ma=86400`, port)
+	g.table.AltSvc.Store(&told)
 }
 
 // Trusted reports whether the server's list trusts an address.
