@@ -35,6 +35,7 @@ type conn struct {
 	nc   net.Conn // what bytes go through: sock or the TLS connection over it
 	sock sock
 	tls  *tls.ConnectionState // nil: no TLS, or no handshake yet
+	mute atomic.Bool          // TLS says no farewell: what it said before has not gone out whole
 
 	remote, local netip.AddrPort
 	greeted       bool            // greet was called
@@ -247,7 +248,7 @@ func (c *conn) close() {
 			c.h3.closed()
 			return
 		}
-		if tc, ok := c.nc.(*tls.Conn); ok {
+		if tc, ok := c.nc.(*tls.Conn); ok && !c.mute.Load() {
 			c.sock.SetWriteDeadline(time.Now().Add(time.Second))
 			tc.Close()
 			return

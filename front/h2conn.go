@@ -129,7 +129,7 @@ func newH2(c *conn) *h2conn {
 		h.rec.mu.Unlock()
 		h.rec.lazy = true
 	}
-	h.lend, h.give, h.blocked = h.memory, h.freeIn, h.extendWrite
+	h.lend, h.give, h.blocked = h.memory, h.freeIn, h.mustWait
 	c.state.Store(connActive)
 	c.sock.keepShort()
 	lim := c.srv.Current().Limits()
@@ -423,7 +423,7 @@ func (c *h2conn) end(err error) {
 	if (wrong || leaves) && c.state.Load() != connClosed {
 		// Bytes that nobody reads would become a reset that overtakes what was sent.
 		c.sock.SetWriteDeadline(time.Now().Add(time.Second))
-		if c.tc != nil {
+		if c.tc != nil && !c.mute.Load() {
 			c.tc.CloseWrite()
 		}
 		c.sock.linger()

@@ -643,3 +643,44 @@ func TestH2LongHeads(t *testing.T) {
 		t.Errorf("%s, %d bytes, %v", status, len(body), err)
 	}
 }
+
+// A write that had to wait leaves a deadline behind. Once that has passed, on a
+// connection that has never rested meanwhile, it is no bound of later writes: those went
+// nowhere, and the client saw the farewell of TLS behind records that it had not got.
+func TestH2DeadlineOfAnEarlierWrite(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		release := make(chan struct{})
+		site := &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+			n := 10
+			switch x.Req.Path {
+			case "/wait":
+				x.MayWait()
+				<-release
+			case "/large":
+				x.MayWait()
+				n = 24 << 20 // more than sockets take at once
+			}
+			_, err := x.Write(make([]byte, n))
+			return err
+		})}
+		site.Lim.EnableH2C, site.Lim.ConnTimeout = true, 2*time.Second
+		s := exchangetest.Start(t, site, secure)
+		c := dialH2(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		c.fr.WriteWindowUpdate(0, 1<<30)
+		waits := c.ask(true, "GET", "/wait") // the connection does not rest
+		large := c.ask(true, "GET", "/large")
+		if got := c.collect(1); len(got[large]) != 24<<20 {
+			t.Fatal(len(got[large]))
+		}
+		<-time.After(site.Lim.ConnTimeout + time.Second/2)
+		small := c.ask(true, "GET", "/small")
+		if got := c.collect(1); len(got[small]) != 10 {
+			t.Errorf("secure %v: %d bytes", secure, len(got[small]))
+		}
+		close(release)
+		if got := c.collect(1); len(got[waits]) != 10 {
+			t.Errorf("secure %v: %d bytes", secure, len(got[waits]))
+		}
+		c.c.Close()
+	}
+}

@@ -46,7 +46,8 @@ type output struct {
 	queue []*h2stream // that wait for their turn to append to out
 
 	cipher  []byte // what TLS has made; of who writes
-	blocked func() // extendWrite, made once
+	blocked func() // mustWait, made once
+	bounded bool   // the write under way has had its deadline set
 	broken  atomic.Bool
 }
 
@@ -190,25 +191,38 @@ func (c *h2conn) nextOut() []byte {
 	return c.cipher
 }
 
-// put writes to the socket. A deadline that passes after some progress is moved on.
+// put writes to the socket. A deadline that passes after some progress is moved on; one
+// that an earlier write had, and that has passed since, is not this write's.
 func (c *h2conn) put(p []byte, waits bool) (sent int, err error) {
-	switch {
-	case c.sock.raw == nil:
+	if c.sock.raw == nil {
 		c.sock.SetWriteDeadline(time.Now().Add(c.srv.Current().Limits().connTimeout()))
 		return c.sock.Conn.Write(p)
-	case !waits:
-		return c.sock.raw.WriteNow(p)
 	}
 	for {
-		n, err := c.sock.raw.Write(p[sent:], c.blocked)
+		n := 0
+		if c.bounded = false; waits {
+			n, err = c.sock.raw.Write(p[sent:], c.blocked)
+		} else {
+			n, err = c.sock.raw.WriteNow(p[sent:])
+		}
 		sent += n
-		if err == nil || n == 0 || !timedOut(err) || c.hurried.Load() || c.state.Load() == connClosed {
+		if err == nil || n == 0 && c.bounded || !timedOut(err) || c.hurried.Load() || c.state.Load() == connClosed {
 			return sent, err
+		}
+		if n == 0 {
+			c.extendWrite()
+			continue
 		}
 		c.mu.Lock()
 		c.sent++
 		c.mu.Unlock()
 	}
+}
+
+// mustWait is told by a write that has to wait.
+func (c *h2conn) mustWait() {
+	c.bounded = true
+	c.extendWrite()
 }
 
 // extendWrite bounds a write that has to wait.
@@ -226,6 +240,7 @@ func (c *h2conn) extendWrite() {
 // fail makes the connection end after a failed write.
 func (c *h2conn) fail() {
 	c.broken.Store(true)
+	c.mute.Store(true)
 	c.poke()
 }
 
