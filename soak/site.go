@@ -70,7 +70,7 @@ func (s *site) close() {
 
 const serverFile = `<httpServerConfig>
   <tuning><keepAliveTimeout>{{keep}}</keepAliveTimeout><gracefulShutdownTimeout>{{grace}}</gracefulShutdownTimeout><tunnelCloseDelay>0</tunnelCloseDelay><enableGzipCompress>1</enableGzipCompress></tuning>
-  <cache><cacheEngine>1</cacheEngine><maxStaleAge>10</maxStaleAge><storage><cacheStorePath>$SERVER_ROOT/cachedata</cacheStorePath></storage></cache>
+  <cache><cacheEngine>1</cacheEngine><cachePolicy><maxStaleAge>10</maxStaleAge></cachePolicy><storage><cacheStorePath>$SERVER_ROOT/cachedata</cacheStorePath></storage></cache>
   <logging><log><fileName>$SERVER_ROOT/logs/error.log</fileName><logLevel>INFO</logLevel></log></logging>
   <virtualHost><name>soak</name><vhRoot>$SERVER_ROOT</vhRoot><configFile>conf/soak.xml</configFile></virtualHost>
   <listener><name>Plain</name><address>{{plain}}</address>{{map}}</listener>
