@@ -27,15 +27,20 @@ func program(t *testing.T) string {
 	return dir
 }
 
-// freeAddress is an address of the loopback that nobody has.
-func freeAddress(t *testing.T) string {
+// freeAddresses are two addresses of the loopback that nobody has. Both are held until
+// both are known: the kernel may choose again what has been closed.
+func freeAddresses(t *testing.T) (one, other string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var got [2]string
+	for i := range got {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		got[i] = ln.Addr().String()
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return got[0], got[1]
 }
 
 // TestCommandsInDocuments looks at the commands of the documents with one built program.
@@ -71,7 +76,8 @@ func operationsRun(t *testing.T, bin string) {
 			}
 		}
 	}
-	for from, to := range map[string]string{"/srv/site": filepath.Join(root, "site"), "127.0.0.1:8080": freeAddress(t), "127.0.0.1:9090": freeAddress(t)} {
+	site, metrics := freeAddresses(t)
+	for from, to := range map[string]string{"/srv/site": filepath.Join(root, "site"), "127.0.0.1:8080": site, "127.0.0.1:9090": metrics} {
 		script = strings.ReplaceAll(script, from, to)
 	}
 	output, err := os.Create(filepath.Join(root, "output")) // a pipe would stay open as long as a server that is left

@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/fcgi"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -98,7 +100,7 @@ const hostFile = `<virtualHostConfig>
 func (s *site) write() error {
 	for _, a := range []*string{&s.plain, &s.secure, &s.extra, &s.metrics} {
 		var err error
-		if *a, err = freePort(); err != nil {
+		if *a, err = freePort(s.plain, s.secure, s.extra, s.metrics); err != nil {
 			return err
 		}
 	}
@@ -153,21 +155,26 @@ func (s *site) put(name string, text []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// freePort is a loopback address that the kernel gave out, for TCP and UDP.
-func freePort() (string, error) {
+// freePort is a loopback address that is free for TCP and UDP and is none of given. It
+// lies below the ports that the kernel gives to outgoing connections: a listener that a
+// reload has removed finds its port free when it comes back.
+func freePort(given ...string) (string, error) {
 	for range 100 {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			return "", err
+		at := fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.IntN(12_000))
+		l, err := net.Listen("tcp4", at)
+		if err != nil || slices.Contains(given, at) {
+			if err == nil {
+				l.Close()
+			}
+			continue
 		}
-		at := l.Addr().String()
 		u, err := net.ListenPacket("udp4", at)
 		l.Close()
 		if err == nil {
 			return at, u.Close()
 		}
 	}
-	return "", errors.New("no port is free for TCP and UDP")
+	return "", errors.New("no port from 20000 to 32000 is free for TCP and UDP")
 }
 
 // selfSigned makes a certificate for loopback, which clients trust, and its key.

@@ -39,8 +39,7 @@ func cmdSubst(ts *testscript.TestScript, neg bool, args []string) {
 // port NAME: sets NAME to an address that nobody listens on.
 func cmdPort(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 1, 1, "port NAME")
-	ln, err := net.Listen("tcp", of(ts).loopback+":0")
-	ts.Check(err)
+	ln := listenAnew(ts)
 	of(ts).set(ts, args[0], ln.Addr().String())
 	ts.Check(ln.Close())
 }
@@ -48,11 +47,27 @@ func cmdPort(ts *testscript.TestScript, neg bool, args []string) {
 // occupy NAME: sets NAME to an address that is in use until the script ends.
 func cmdOccupy(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, args, 1, 1, "occupy NAME")
-	s := of(ts)
-	ln, err := net.Listen("tcp", s.loopback+":0")
-	ts.Check(err)
+	s, ln := of(ts), listenAnew(ts)
 	s.closers = append(s.closers, ln)
 	s.set(ts, args[0], ln.Addr().String())
+}
+
+// listenAnew listens on an address that the script has not been given before: the kernel
+// may choose again what has been closed.
+func listenAnew(ts *testscript.TestScript) net.Listener {
+	s := of(ts)
+	for {
+		ln, err := net.Listen("tcp", s.loopback+":0")
+		ts.Check(err)
+		given := false
+		for _, value := range s.vars {
+			given = given || value == ln.Addr().String()
+		}
+		if !given {
+			return ln
+		}
+		defer ln.Close() // held until there is another one
+	}
 }
 
 // keypair BASE DOMAIN...: writes BASE.crt and BASE.key; get trusts it.
