@@ -70,6 +70,9 @@ func (h *h3conn) speak(c *conn) {
 	server.ServeQUICConn(h.qc) // also if it is to go already: linger sees to that
 	c.cancel()
 	handler.b.running.Wait()
+	h.mu.Lock()
+	h.server = nil // nobody is told any more: no Add of telling beside its Wait
+	h.mu.Unlock()
 	h.telling.Wait()
 }
 

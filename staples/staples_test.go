@@ -125,8 +125,9 @@ func TestStapler(t *testing.T) {
 			t.Errorf("%s %v", r.Method, err)
 			return
 		}
-		answer(w, q.SerialNumber)
-		asked <- q.SerialNumber.String()
+		says := answer
+		asked <- q.SerialNumber.String() // before the answer, with which the client goes on
+		says(w, q.SerialNumber)
 	}))
 	defer srv.Close()
 	one, two := issue(t, "one", srv.URL, ca), issue(t, "two", srv.URL, ca)
