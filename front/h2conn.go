@@ -33,6 +33,10 @@ const (
 
 	// h2Leave is how long a client has to answer the first GOAWAY of a drain.
 	h2Leave = time.Second
+
+	// h2Settle is how long one that has answered may yet send a stream to which it had
+	// given a number when it learned of it.
+	h2Settle = 100 * time.Millisecond
 )
 
 // inSize is room for the rest of a frame and the plaintext of one TLS record.
@@ -72,10 +76,12 @@ type h2conn struct {
 	opening  h2.Header
 	pieces   int
 	lastID   uint32 // highest stream that the client has begun
+	lateID   uint32 // highest that it has begun behind lastCall, which is not served
 	kept     *h2stream
 	now      time.Time // when the frames at hand came
 	readBy   time.Time // deadline as last set; zero: none
-	quiet    time.Time // of the last whole frame, or of the beginning; zero: that is now
+	quiet    time.Time // of the last whole frame, or of the first byte of one; zero: that is now
+	within   bool      // a frame or field block has begun
 	resets   h2.Budget
 	idle     h2.Budget
 	forgot   [64]uint32 // streams that we have ended before the client did, the last ones
@@ -100,7 +106,7 @@ type h2conn struct {
 	over    bool      // nothing is served any more
 	left    bool      // the reader has left; the last stream finishes the connection
 	leaving leaving
-	leaveBy time.Time // until when the client may answer the first GOAWAY
+	leaveBy time.Time // when the second GOAWAY follows the first
 	spares  []*spare  // the last one has the warmest stack
 	warm    bool      // exchanges leave the reader: spares are of use
 
@@ -254,7 +260,9 @@ func (c *h2conn) wait(read func() error, enough func() bool) error {
 			return nil
 		case err == nil || !timedOut(err):
 		default:
-			c.now = time.Now()
+			if c.now = time.Now(); c.now.Before(c.readBy) { // poked, maybe behind the deadline that took it up
+				c.readBy = time.Time{}
+			}
 			c.dismiss()
 			if rests && !c.poked.Load() && c.rest() {
 				return errParked
@@ -282,9 +290,10 @@ func (c *h2conn) patience() (rests bool, err error) {
 	}
 	lim := c.srv.Current().Limits()
 	within := !c.settled || c.w > c.r || len(c.block) > 0 || c.rec != nil && c.rec.w > c.rec.r
-	if streams > 0 && !within {
+	if streams > 0 && !within || within && !c.within {
 		c.quiet = c.now
 	}
+	c.within = within
 	var by time.Time
 	switch {
 	case state == closes && streams == 0:

@@ -684,3 +684,96 @@ func TestH2DeadlineOfAnEarlierWrite(t *testing.T) {
 		c.c.Close()
 	}
 }
+
+// A drain finds a client in the middle of a frame: the rest of it is read as soon as it
+// comes, and the request is answered. The reader is woken to look at the drain, and its
+// deadline is that of the frame again.
+func TestH2DrainWithinAFrame(t *testing.T) {
+	for range 10 {
+		s := startH2C(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+			x.MayWait()
+			_, err := io.Copy(io.Discard, x.Body())
+			return err
+		})})
+		c := dialH2(t, s)
+		id := c.ask(false, "PUT", "/")
+		c.fr.WritePing(false, [8]byte{1})
+		io.WriteString(c.c, "\x00\x00\x04\x00\x01\x00\x00\x00\x01da") // DATA that ends the stream
+		for answered := false; !answered; {
+			f, err := c.fr.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, ok := f.(*http2.PingFrame)
+			answered = ok && p.IsAck()
+		}
+		done := make(chan int, 1)
+		go func() { done <- s.Front.Drain(context.Background()) }()
+		for told := false; !told; {
+			f, err := c.fr.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, told = f.(*http2.GoAwayFrame)
+		}
+		io.WriteString(c.c, "ta")
+		if status, _, err := c.answer(id, false); status != "200" {
+			t.Fatal(status, err)
+		}
+		c.c.Close()
+		if cut := <-done; cut != 0 {
+			t.Fatalf("%d cut", cut)
+		}
+	}
+}
+
+// RFC 9113 §6.8: what a client sends on streams above the number in our last GOAWAY is
+// no fault of it, and does not hurt those below.
+func TestH2LateStreams(t *testing.T) {
+	release := make(chan struct{})
+	s := startH2C(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+		x.MayWait()
+		<-release
+		return nil
+	})})
+	c := dialH2(t, s)
+	slow := c.ask(true, "GET", "/slow")
+	done := make(chan int, 1)
+	go func() { done <- s.Front.Drain(context.Background()) }()
+	for last := uint32(0); last != slow; {
+		f, err := c.fr.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := f.(type) {
+		case *http2.PingFrame:
+			c.fr.WritePing(true, f.Data)
+		case *http2.GoAwayFrame:
+			last = f.LastStreamID
+		}
+	}
+	late := c.ask(false, "PUT", "/late")
+	for range 10 { // more than the window, were it not given back
+		c.fr.WriteData(late, false, make([]byte, 16<<10))
+	}
+	c.fr.WriteWindowUpdate(late, 1000)
+	c.fr.WriteData(late, true, nil)
+	c.fr.WriteRSTStream(c.ask(false, "PUT", "/later"), http2.ErrCodeCancel)
+	c.fr.WritePing(false, [8]byte{2})
+	for answered := false; !answered; {
+		f, err := c.fr.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, ok := f.(*http2.PingFrame)
+		answered = ok && p.IsAck()
+	}
+	close(release)
+	if status, _, err := c.answer(slow, false); status != "200" {
+		t.Error(status, err)
+	}
+	c.c.Close()
+	if cut := <-done; cut != 0 {
+		t.Errorf("%d cut", cut)
+	}
+}

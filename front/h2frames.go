@@ -175,6 +175,10 @@ func (c *h2conn) drop(s *h2stream) {
 	}
 }
 
+// late reports whether the client has begun stream id when our last GOAWAY did not
+// allow it: what it sends there is ignored (RFC 9113 §6.8).
+func (c *h2conn) late(id uint32) bool { return id > c.lastID && id <= c.lateID && id%2 == 1 }
+
 // data takes bytes of a body (RFC 9113 §6.1). They count against both windows with
 // their padding, whatever becomes of them (§6.9).
 func (c *h2conn) data(h h2.Header, p []byte) error {
@@ -182,11 +186,12 @@ func (c *h2conn) data(h h2.Header, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if h.Stream > c.lastID || h.Stream%2 == 0 {
+	late := c.late(h.Stream)
+	if h.Stream > c.lastID && !late || h.Stream%2 == 0 {
 		return &h2.ConnError{Code: h2.ProtocolError, Msg: "DATA on an idle stream"}
 	}
 	ends := h.Has(h2.EndStream)
-	if len(body) == 0 && !ends {
+	if len(body) == 0 && !ends || late {
 		if err := c.spend(h2.CostFrame); err != nil {
 			return err
 		}
@@ -201,7 +206,7 @@ func (c *h2conn) data(h h2.Header, p []byte) error {
 	if s == nil || s.over {
 		c.credit(h.Length)
 		c.mu.Unlock()
-		if s == nil && c.forgotten(h.Stream) {
+		if late || s == nil && c.forgotten(h.Stream) {
 			return nil
 		}
 		return &h2.StreamError{Code: h2.StreamClosed, Msg: "DATA on a closed stream"}
@@ -268,6 +273,7 @@ func (c *h2conn) section(h h2.Header, block []byte, selfish bool) (handed bool, 
 			return false, err
 		}
 		if late { // it is above the number in our GOAWAY: the client makes it again
+			c.lateID = h.Stream
 			return false, c.spend(h2.CostFrame)
 		}
 		c.lastID = h.Stream
@@ -355,6 +361,9 @@ func (c *h2conn) priorityUpdate(p []byte) error {
 
 // rst ends a stream at the client's wish.
 func (c *h2conn) rst(h h2.Header) error {
+	if c.late(h.Stream) {
+		return c.spend(h2.CostFrame)
+	}
 	if h.Stream > c.lastID || h.Stream%2 == 0 {
 		return &h2.ConnError{Code: h2.ProtocolError, Msg: "RST_STREAM on an idle stream"}
 	}
@@ -409,7 +418,9 @@ func (c *h2conn) ping(h h2.Header, p []byte) error {
 	data := [8]byte(p)
 	if h.Has(h2.Ack) {
 		if data == farewell {
-			c.lastCall()
+			c.mu.Lock()
+			c.leaveBy = time.Unix(0, min(c.leaveBy.UnixNano(), c.now.Add(h2Settle).UnixNano()))
+			c.mu.Unlock()
 		}
 		return c.spend(h2.CostFrame)
 	}
@@ -422,6 +433,9 @@ func (c *h2conn) ping(h h2.Header, p []byte) error {
 // windowUpdate lets us send more (RFC 9113 §6.9).
 func (c *h2conn) windowUpdate(h h2.Header, p []byte) error {
 	n := h2.Increment(p)
+	if c.late(h.Stream) {
+		return c.spend(h2.CostFrame)
+	}
 	if h.Stream > c.lastID {
 		return &h2.ConnError{Code: h2.ProtocolError, Msg: "WINDOW_UPDATE on an idle stream"}
 	}
