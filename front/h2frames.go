@@ -419,7 +419,9 @@ func (c *h2conn) ping(h h2.Header, p []byte) error {
 	if h.Has(h2.Ack) {
 		if data == farewell {
 			c.mu.Lock()
-			c.leaveBy = time.Unix(0, min(c.leaveBy.UnixNano(), c.now.Add(h2Settle).UnixNano()))
+			if by := c.now.Add(h2Settle); by.Before(c.leaveBy) {
+				c.leaveBy = by
+			}
 			c.mu.Unlock()
 		}
 		return c.spend(h2.CostFrame)

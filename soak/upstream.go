@@ -110,7 +110,7 @@ func echoMessages(w http.ResponseWriter, r *http.Request) {
 // A mortal is an upstream that can be killed, with all its connections, and comes back
 // at the same address. It remembers when it was down.
 type mortal struct {
-	network, address string // "": one that the kernel chooses
+	network, address string // "": a free one
 	serve            func(net.Listener)
 
 	mu    sync.Mutex
@@ -127,7 +127,10 @@ func (m *mortal) up() error {
 	case m.network == "unix":
 		os.Remove(at) // left over by a death
 	case at == "":
-		at = "127.0.0.1:0"
+		var err error
+		if at, err = freePort(); err != nil {
+			return err
+		}
 	}
 	l, err := net.Listen(m.network, at)
 	if err != nil {
