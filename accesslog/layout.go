@@ -164,6 +164,7 @@ var entries = sync.Pool{New: func() any { return new(entry) }}
 var arguments = map[string]func(string) bool{
 	"a": oneOf("", "c"), "h": oneOf("", "c"), "p": oneOf("", "canonical", "local", "remote"), "P": oneOf("", "pid"),
 	"T": oneOf("", "s", "ms", "us"), "L": oneOf("", "c"),
+	"x": oneOf("trace_id"),
 	"i": named, "o": named, "e": named, "C": named, "^ti": named, "^to": named,
 }
 
@@ -173,7 +174,8 @@ func oneOf(words ...string) func(string) bool {
 
 func named(arg string) bool { return arg != "" }
 
-// items are all that a format may ask for. What httpjet does not know, such as the
+// items are all that a format may ask for; x, which Apache leaves to extensions, is
+// what only httpjet knows. What httpjet does not know, such as the
 // login of identd, is always "-"; sizes are those of bodies.
 var items = map[string]writer{
 	"a": writeAddr,
@@ -243,6 +245,7 @@ var items = map[string]writer{
 	"U":   writePath,
 	"v":   func(buf []byte, e *entry, _ string) []byte { return escape(buf, e.x.Route.VHost) },
 	"V":   writeHost,
+	"x":   func(buf []byte, e *entry, _ string) []byte { return escape(buf, e.x.TraceID) },
 	"X":   writeEnd,
 	"^ti": nothing,
 	"^to": func(buf []byte, e *entry, arg string) []byte { return escape(buf, e.x.Trailers.Get(arg)) },

@@ -28,6 +28,7 @@ func asked(x *exchange.Exchange) {
 	x.Resource.Filename = "/srv/www/a b.html"
 	x.Resp.Fields.Add("X-Cache", "hit")
 	x.Resp.Length = 5
+	x.TraceID = "4bf92f3577b34da6a3ce929d0e0e4736"
 }
 
 // All items of LiteSpeed's log formats, and what is no item.
@@ -56,6 +57,7 @@ func TestLayout(t *testing.T) {
 		`Wed Wednesday Mar March 20 03/04/26  4 2026-03-04 2026 04 063 AM 04:06 1772597167 04:06:07 3 10 3 26 UTC %    %Q \"`)
 	f("%200{X-Id}i %404,200m %!200,304m %!404m %404m", `a\"b\x0a GET - GET -`)
 	f("%X", "+")
+	f("%{trace_id}x %>s %{TRACE_ID}x %x", "4bf92f3577b34da6a3ce929d0e0e4736 200 - -", "%{TRACE_ID}x", "%x") // R-TRACE-5
 	f("%P %{pid}P", strconv.Itoa(os.Getpid())+" "+strconv.Itoa(os.Getpid()))
 	f(`100%% a\tb\nc\\d`+"\n\x01", "100% a\tb c\\d  ")
 	f("%Q [%i] %{weeks}T %{a", "- [-] - -", "%Q", "%i", "%{weeks}T", "%{a")
@@ -71,7 +73,9 @@ func TestLayoutOfNothing(t *testing.T) {
 	for name := range items {
 		arg := ""
 		if check := arguments[name]; check != nil && !check("") {
-			arg = "{x}"
+			if arg = "{x}"; !check("x") {
+				arg = "{trace_id}"
+			}
 		}
 		if name != "P" && name != "t" {
 			all.WriteString("%" + arg + name + " ")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,9 +19,85 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// echoOrOK is an application that answers ok, and below /live/ with an event stream.
+// timelinesOf makes two requests with a timeline, one of which has to go on to a second
+// peer, and looks at both on the page: one by its button, one by its id.
+func (r *run) timelinesOf(tab context.Context, j *jet, shows func(what, want string) (string, error)) (string, error) {
+	var ids []string
+	for _, path := range []string{"/app/slow", "/broken/x"} {
+		q, err := http.NewRequestWithContext(r.ctx, "GET", "http://"+j.http+path, nil)
+		if err != nil {
+			return "", err
+		}
+		q.Header.Set("X-Httpjet-Timeline", "1")
+		resp, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		if resp.Body.Close(); err != nil {
+			return "", err
+		}
+		ids = append(ids, resp.Header.Get("X-Httpjet-Timeline"))
+	}
+	// Behind the switch of the section come the box, its button, and the newest request.
+	err := chromedp.Run(tab, chromedp.Focus("#timelines-open summary", chromedp.ByQuery), chromedp.KeyEvent("\r"),
+		chromedp.WaitVisible("#recent tbody button", chromedp.ByQuery))
+	if err == nil {
+		_, err = shows("#recent", ids[0])
+	}
+	if err == nil {
+		err = chromedp.Run(tab, chromedp.KeyEvent("\t\t\t\r"))
+	}
+	if err == nil {
+		_, err = shows("#timeline-name", ids[1])
+	}
+	if err == nil {
+		_, err = shows("#bars", "transport_error")
+	}
+	var at string
+	if err == nil {
+		err = chromedp.Run(tab, chromedp.Evaluate("document.activeElement.id", &at), chromedp.Focus("#timeline-id", chromedp.ByQuery),
+			chromedp.Evaluate(`document.getElementById("timeline-id").value = ""`, nil), chromedp.KeyEvent(ids[0]+"\r"))
+	}
+	if err == nil && at != "timeline" {
+		err = fmt.Errorf("the focus is at %q, not at the timeline", at)
+	}
+	if err == nil {
+		_, err = shows("#timeline-name", ids[0])
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, want := range []string{"peer ", "flush", "answer"} {
+		if _, err := shows("#bars", want); err != nil {
+			return "", err
+		}
+	}
+	var head int // bars that wait for the head of a reply are as wide as it took
+	if err := chromedp.Run(tab, chromedp.Evaluate(`Math.round(document.querySelector("#bars path.head")?.getBBox().width ?? 0)`, &head)); err != nil {
+		return "", err
+	}
+	if head < 300 {
+		return "", fmt.Errorf("the reply that came late has a bar of %d in 1000 for its head", head)
+	}
+	err = chromedp.Run(tab, chromedp.Focus("#timeline-id", chromedp.ByQuery), chromedp.Evaluate(`document.getElementById("timeline-id").value = "nobody"`, nil), chromedp.KeyEvent("\r"))
+	if err == nil {
+		_, err = shows("#timeline-said", "no timeline of nobody is kept")
+	}
+	return fmt.Sprintf("the head of a late reply has %d of 1000", head), errors.Join(err,
+		chromedp.Run(tab, chromedp.Evaluate(`document.getElementById("timeline-id").value = ""`, nil), chromedp.KeyEvent(ids[0]+"\r"),
+			chromedp.WaitVisible("#timeline", chromedp.ByQuery)))
+}
+
+// echoOrOK is an application that answers ok, in a while and in two parts if it is asked for slow, and below /live/ with an event stream.
 func echoOrOK(w http.ResponseWriter, q *http.Request) {
 	if !strings.HasPrefix(q.URL.Path, "/live/") {
+		if strings.HasSuffix(q.URL.Path, "/slow") {
+			time.Sleep(200 * time.Millisecond)
+			fmt.Fprint(w, "in two parts: ")
+			w.(http.Flusher).Flush()
+			time.Sleep(50 * time.Millisecond)
+		}
 		fmt.Fprintln(w, "ok")
 		return
 	}
@@ -53,7 +130,7 @@ func dashboard(r *run) error {
 		}
 		fmt.Fprintf(&groups, "<extProcessor><type>proxy</type><name>many%d</name>%s<loadBalancePolicy>round-robin</loadBalancePolicy></extProcessor><context><type>proxy</type><uri>/many%d/</uri><handler>many%d</handler></context>", i, many.String(), i, i)
 	}
-	j, err := r.serve(tree{name: "dashboard", vhost: `<docRoot>$SERVER_ROOT/htdocs</docRoot>
+	j, err := r.serve(tree{name: "dashboard", server: "<tracing><timelineFrom>127.0.0.0/8</timelineFrom></tracing>", vhost: `<docRoot>$SERVER_ROOT/htdocs</docRoot>
   <extProcessor><type>proxy</type><name>app</name><address>` + addresses[0] + `</address><address>` + addresses[1] + `</address>
     <loadBalancePolicy>round-robin</loadBalancePolicy>
     <healthCheck><mode>GET</mode><path>/</path><interval>1</interval><timeout>1</timeout><rise>1</rise><fall>1</fall></healthCheck></extProcessor>
@@ -192,6 +269,7 @@ func dashboard(r *run) error {
 		}
 		return "", errors.Join(err, chromedp.Run(tab, chromedp.Evaluate(`document.getElementById("filter").value = ""`, nil)))
 	})
+	r.check("timelines: chosen by keyboard, and by their id", func() (string, error) { return r.timelinesOf(tab, j, shows) })
 	r.check("1,003 peers: how long an update keeps the page busy", func() (string, error) {
 		var busy [2]float64 // the longest, all
 		err := chromedp.Run(tab, chromedp.Evaluate(`new Promise(done => { let longest = 0, total = 0;
@@ -208,13 +286,19 @@ func dashboard(r *run) error {
 		for _, theme := range []string{"light", "dark"} {
 			var png []byte
 			var color string
-			err := chromedp.Run(tab, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}),
+			err := chromedp.Run(tab, chromedp.Evaluate(`window.scrollTo(0, 0)`, nil), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}),
 				chromedp.Evaluate("getComputedStyle(document.body).backgroundColor", &color), chromedp.CaptureScreenshot(&png))
 			if err != nil {
 				return "", err
 			}
 			colors[color] = theme
 			if err := os.WriteFile(filepath.Join(shots, theme+".png"), png, 0o644); err != nil {
+				return "", err
+			}
+			if err := chromedp.Run(tab, chromedp.Evaluate(`document.getElementById("timeline").scrollIntoView()`, nil), chromedp.CaptureScreenshot(&png)); err != nil {
+				return "", err
+			}
+			if err := os.WriteFile(filepath.Join(shots, "timeline-"+theme+".png"), png, 0o644); err != nil {
 				return "", err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -255,6 +256,17 @@ func TestTimelineOfRequest(t *testing.T) {
 	if got := strings.Join(order, ", "); got != "request, attempt, attempt ended, attempt, dial, head, answer, attempt ended, end" &&
 		got != "request, attempt, attempt ended, attempt, dial, head, attempt ended, answer, end" {
 		t.Error(got)
+	}
+	// The same for who draws it: what lasted, and what happened at once.
+	if len(l.Calls) != 2 || l.Calls[0].Status != 0 || l.Calls[0].Outcome != "transport_error" || l.Calls[0].Peer != 0 ||
+		l.Calls[1].Peer != 1 || l.Calls[1].Status != 200 || l.Calls[1].Head <= 0 || l.Calls[1].Group != "vhost:site/app" ||
+		!slices.ContainsFunc(l.Moments, func(m status.TimelineMoment) bool { return m.What == "answer" }) {
+		t.Errorf("%+v, %+v", l.Calls, l.Moments)
+	}
+	for limit, want := range map[string]int{"0": 0, "1": 1, "20": 1, "-1": 1, "many": 1} {
+		if err := r.client.Get(t.Context(), "/api/v1/timelines?limit="+limit, &list); err != nil || len(list.Timelines) != want || !list.Enabled {
+			t.Errorf("limit %s: %+v, %v", limit, list, err)
+		}
 	}
 	if err := r.client.Get(t.Context(), "/api/v1/timelines?id=none", &one); err != nil || len(one.Timelines) != 0 {
 		t.Errorf("%+v, %v", one, err)

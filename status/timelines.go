@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"httpjet/exchange"
@@ -14,7 +15,7 @@ import (
 
 // Timelines is /api/v1/timelines: requests whose clients asked for a timeline
 // (timelineFrom), the last one first. With ?id= it is the one of that request id, with
-// its events.
+// its events; with ?limit= as many as that at the most.
 type Timelines struct {
 	Enabled   bool       `json:"enabled"` // somebody may ask
 	Timelines []Timeline `json:"timelines"`
@@ -41,6 +42,32 @@ type Timeline struct {
 	TraceID  string          `json:"trace_id"`
 	Lost     int             `json:"lost_events"` // above the bounds of a timeline
 	Events   []TimelineEvent `json:"events,omitempty"`
+
+	// The same, as who draws it needs it: what lasted, and what happened at once.
+	Calls   []TimelineAttempt `json:"attempt_list,omitempty"`
+	Moments []TimelineMoment  `json:"moments,omitempty"`
+}
+
+// TimelineAttempt is one attempt, with the phases that it had until the head of the
+// reply; what is left of its time is the body's. Times are in milliseconds.
+type TimelineAttempt struct {
+	After   float64 `json:"ms"` // since the request was there
+	Took    float64 `json:"took_ms"`
+	Group   string  `json:"group"` // scope and name
+	Peer    int     `json:"peer"`
+	Queue   float64 `json:"queue_ms"`
+	Dial    float64 `json:"dial_ms"`
+	Head    float64 `json:"head_ms"`
+	Status  int     `json:"status"` // of the reply; 0: there was none
+	Outcome string  `json:"outcome"`
+}
+
+// TimelineMoment is something that took no time.
+type TimelineMoment struct {
+	After float64 `json:"ms"` // since the request was there
+	What  string  `json:"what"`
+	Text  string  `json:"text,omitempty"`
+	Bytes int64   `json:"bytes"` // of the answer that were sent by then
 }
 
 // TimelineEvent is one thing that happened.
@@ -60,12 +87,16 @@ func (a *API) timelines(r *http.Request) (int, any) {
 	if id := r.URL.Query().Get("id"); id != "" {
 		if found := g.Timelines().Find(id); found != nil {
 			t := a.timeline(found)
-			t.Events = events(found)
+			t.Events, t.Calls, t.Moments = events(found), calls(found), moments(found)
 			out.Timelines = append(out.Timelines, t)
 		}
 		return http.StatusOK, out
 	}
-	for _, one := range g.Timelines().List() {
+	list := g.Timelines().List()
+	if most, err := strconv.ParseUint(r.URL.Query().Get("limit"), 10, 31); err == nil {
+		list = list[:min(len(list), int(most))]
+	}
+	for _, one := range list {
 		out.Timelines = append(out.Timelines, a.timeline(one))
 	}
 	return http.StatusOK, out
@@ -84,6 +115,30 @@ func (a *API) timeline(r *trace.Record) Timeline {
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// calls are the attempts of r.
+func calls(r *trace.Record) []TimelineAttempt {
+	var out []TimelineAttempt
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		c := TimelineAttempt{After: millis(a.Began.Sub(r.Began)), Took: millis(a.Ended.Sub(a.Began)), Group: groupName(r, a), Peer: a.Peer,
+			Queue: millis(a.Queue), Dial: millis(a.Dial), Status: a.Status, Outcome: a.Outcome}
+		if a.Status > 0 {
+			c.Head = millis(a.Head)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// moments are those of r.
+func moments(r *trace.Record) []TimelineMoment {
+	var out []TimelineMoment
+	for _, m := range r.Moments {
+		out = append(out, TimelineMoment{millis(m.At.Sub(r.Began)), m.What, m.Text, m.N})
+	}
+	return out
+}
 
 // events are the moments and the phases of attempts of r in the order of time.
 func events(r *trace.Record) []TimelineEvent {

@@ -1,6 +1,7 @@
 "use strict";
-// The page asks for two documents every two seconds and changes what has changed: rows
-// stay, cells are written only with another text. It sends nothing.
+// The page asks for two documents every two seconds, and for timelines while they are
+// open, and changes what has changed: rows stay, cells are written only with another
+// text. It sends nothing.
 
 const every = 2000, kept = 150;
 const $ = (id) => document.getElementById(id);
@@ -242,6 +243,109 @@ function groups(list) {
 
 let upstreams = [];
 
+// The last requests whose clients asked for a timeline; one that is chosen stands below
+// with a bar for each attempt and each kind of moment.
+const newest = 20;
+let chosen = "";
+
+async function timelines() {
+  const t = await get(`api/v1/timelines?limit=${newest}`);
+  $("recent").hidden = !t.timelines.length;
+  put($("timeline-said"), !t.enabled ? "nobody may ask this server for one: write timelineFrom of tracing" :
+    !t.timelines.length ? "no client has asked for one, by the field X-Httpjet-Timeline" : chosen && $("timeline").hidden ? `no timeline of ${chosen} is kept` : "", "");
+  const body = $("recent").tBodies[0];
+  const stays = document.activeElement?.closest?.("tr")?.parentElement === body; // rows under the keyboard are not moved
+  rows(body, t.timelines, (l) => l.id, 6, (row, l) => {
+    if (!row.pick) {
+      row.pick = document.createElement("button");
+      row.pick.type = "button";
+      row.pick.className = "link";
+      row.pick.textContent = l.id;
+      row.pick.addEventListener("click", () => show(l.id));
+      row.cells[0].append(row.pick);
+    }
+    put(row.cells[1], l.at);
+    put(row.cells[2], `${l.method} ${l.vhost} ${l.route}`);
+    put(row.cells[3], l.error ? `${l.status} ${l.error}` : l.status, l.status >= 500 ? "bad" : "");
+    put(row.cells[4], l.attempts);
+    put(row.cells[5], number.format(l.duration_ms));
+  });
+  if (!stays) t.timelines.forEach((l, i) => {
+    const row = body.rowsByKey.get(l.id);
+    if (body.rows[i] !== row) body.insertBefore(row, body.rows[i] ?? null);
+  });
+}
+
+// bar draws parts of a row: from and to in milliseconds of whole, and a class.
+function bar(cell, whole, parts, said) {
+  const make = (name) => document.createElementNS($("chart").namespaceURI, name);
+  const svg = make("svg");
+  svg.setAttribute("viewBox", "0 0 1000 16");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", said);
+  const x = (ms) => 996 * Math.min(1, Math.max(0, ms / whole));
+  for (const [from, to, cls] of parts) {
+    const p = make("path");
+    p.setAttribute("class", cls);
+    p.setAttribute("d", `M${x(from)} 2h${Math.max(4, x(to) - x(from))}v12H${x(from)}z`);
+    svg.append(p);
+  }
+  cell.replaceChildren(svg);
+}
+
+function draw(l) {
+  const ms = (n) => n ? new Intl.NumberFormat("en", { maximumFractionDigits: 3 }).format(n) : "";
+  const whole = Math.max(l.duration_ms, 0.001);
+  put($("timeline-name"), l.id);
+  put($("timeline-about"), `${l.method} over ${l.protocol} to ${l.vhost} ${l.route}, ${l.at}: ${l.status}${l.error ? " " + l.error : ""}, ${number.format(l.bytes)} bytes in ${ms(l.duration_ms)} ms` +
+    (l.trace_id ? `; trace ${l.trace_id}` : "") + (l.lost_events ? `; ${l.lost_events} events more are not kept` : ""));
+  const items = (l.attempt_list ?? []).map((a, i) => {
+    const known = a.queue_ms + a.dial_ms + a.head_ms;
+    return { key: "attempt " + (i + 1), at: a.ms, phases: [a.queue_ms, a.dial_ms, a.head_ms, a.status ? Math.max(0, a.took_ms - known) : 0],
+      cls: a.status ? "body" : "failed", end: a.ms + a.took_ms, says: `peer ${a.peer} of ${a.group}: ${a.outcome}${a.status ? " " + a.status : ""}` };
+  });
+  const kinds = new Map();
+  for (const m of l.moments ?? []) kinds.set(m.what, [...kinds.get(m.what) ?? [], m]);
+  for (const [what, list] of kinds) {
+    const last = list[list.length - 1];
+    items.push({ key: what, at: list[0].ms, moments: list, says: [list.length > 1 ? `${list.length} times` : "", last.text ?? "", last.bytes ? `${number.format(last.bytes)} bytes by the last` : ""].filter(Boolean).join(", ") });
+  }
+  items.push({ key: "end", at: l.duration_ms, moments: [{ ms: l.duration_ms }], says: `${number.format(l.bytes)} bytes` });
+  const body = $("bars").tBodies[0];
+  rows(body, [], (i) => i.key, 8, () => {}); // another request has other rows
+  rows(body, items, (i) => i.key, 8, (row, i) => {
+    let at = i.at;
+    const names = ["queue", "dial", "head", i.cls];
+    const parts = i.moments ? i.moments.map((m) => [m.ms, m.ms, "moment"]) : i.phases.flatMap((d, n) => d > 0 ? [[at, at += d, names[n]]] : []);
+    if (!i.moments && i.end > at) parts.push([at, i.end, "failed"]);
+    put(row.cells[0], i.key);
+    bar(row.cells[1], whole, parts, `${i.key} at ${ms(i.at) || 0} of ${ms(whole)} ms`);
+    put(row.cells[2], ms(i.at) || "0");
+    i.phases?.forEach((d, n) => put(row.cells[3 + n], ms(d)));
+    put(row.cells[7], i.says);
+  });
+}
+
+// show asks for the timeline of one request and goes there.
+async function show(id) {
+  chosen = id;
+  $("timelines-open").open = true;
+  $("timeline-id").value = id;
+  try {
+    const t = id ? await get("api/v1/timelines?id=" + encodeURIComponent(id)) : { timelines: [] };
+    if (chosen !== id) return; // another one was asked for since
+    $("timeline").hidden = !t.timelines.length;
+    put($("timeline-said"), t.timelines.length || !id ? "" : `no timeline of ${id} is kept`, "");
+    if (!t.timelines.length) return;
+    draw(t.timelines[0]);
+    $("timeline").focus();
+    window.history.replaceState(null, "", "#timeline=" + encodeURIComponent(id));
+  } catch {
+    put($("timeline-said"), "the server does not answer", "bad");
+  }
+}
+
 async function get(path) {
   const r = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(10000) });
   if (!r.ok) throw new Error(`${path}: ${r.status}`);
@@ -260,6 +364,7 @@ async function tick() {
       errors(s, now);
       others(s);
       groups(upstreams);
+      if ($("timelines-open").open) await timelines();
       last = { s, at: now };
       failures = 0;
       const down = upstreams.flatMap((g) => g.peers).filter((p) => p.state !== "eligible").length;
@@ -269,6 +374,7 @@ async function tick() {
       put($("summary"), "the server does not answer", "bad");
     }
   }
+  clearTimeout(timer); // another tick may have set it meanwhile
   timer = setTimeout(tick, every * Math.min(8, 1 + failures));
 }
 
@@ -280,5 +386,13 @@ $("pause").addEventListener("click", () => {
   $("pause").setAttribute("aria-pressed", String(paused));
   if (!paused) tick();
 });
+$("timeline-form").addEventListener("submit", (e) => {
+  e.preventDefault();
+  show($("timeline-id").value.trim());
+});
+$("timelines-open").addEventListener("toggle", () => { if ($("timelines-open").open) timelines().catch(() => put($("timeline-said"), "the server does not answer", "bad")); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
+if (location.hash.startsWith("#timeline=")) {
+  try { show(decodeURIComponent(location.hash.slice(10))); } catch { } // no address of ours
+}
 tick();
