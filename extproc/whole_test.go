@@ -139,7 +139,7 @@ func writeTree(b *testing.B, root string) {
 		group = append(group, fmt.Sprintf("127.0.0.%d:81", i+2))
 	}
 	values := map[string]any{"RequestsPerConnection": 0, "Group": group, "HTTP": "127.0.0.1:80", "HTTPS": "127.0.0.1:443",
-		"Host": "www.shop.example", "App": "127.0.0.1:81", "FastCGI": "127.0.0.1:82", "Dir": root}
+		"Host": "www.shop.example", "App": "127.0.0.1:81", "FastCGI": "127.0.0.1:82", "PHP": filepath.Join(root, "php"), "Dir": root}
 	functions := template.FuncMap{"addresses": func(plain, secure string) []string { return []string{plain, secure} }}
 	from := os.DirFS("../bench/conf/httpjet")
 	check(b, fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
