@@ -5,9 +5,10 @@
 // to time, and tells by Options.Leave what is to happen when an entry leaves.
 //
 // A look-up takes one read lock of one of 64 parts and no memory, and reads as little of
-// it as it can. Whoever walks over all entries holds a lock for a few of them at a time:
-// nobody waits for a million. A purge is a number written to a tag, which look-ups compare
-// (Entry.State), so its time does not depend on how many entries have the tag; their memory
-// is given back by Sweep, by the next look-up that meets them, or by eviction, whatever
-// comes first.
+// it as it can. Whoever walks over all entries, or all tags, holds a lock for a few of them
+// at a time: nobody waits for a million. A purge is a number written to a tag, which
+// look-ups compare (Entry.State), or a prefix that they compare until a sweep has written
+// it to the tags; so its time does not depend on how many entries it is about. Their
+// memory is given back by Sweep, by the next look-up that meets them, or by eviction,
+// whatever comes first.
 package store

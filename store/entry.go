@@ -78,14 +78,26 @@ func (e *Entry) State() State {
 
 const stateBits = 2
 
-// ask is State by the tags.
+// ask is State by the tags, and by the purges of prefixes that were not written to them
+// yet. The list and what is written of it are read before the tags: a purge that is not
+// found in them has been written, or comes behind this.
 func (e *Entry) ask() State {
+	list, from := e.store.prefixes.unwritten()
 	state := Live
 	for _, t := range e.tags {
 		if t.gone.Load() > e.born {
 			return Gone
 		}
 		if t.stale.Load() > e.born {
+			state = Stale
+		}
+	}
+	for i := len(list) - 1; i >= 0 && list[i].n > max(from, e.born); i-- {
+		switch one := &list[i]; {
+		case !one.about(e.Tags):
+		case !one.soft:
+			return Gone
+		default:
 			state = Stale
 		}
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"hash/maphash"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +32,6 @@ const (
 	maxShards       = 64
 	defaultBytes    = 128 << 20
 	defaultVariants = 64
-	maxPrefixes     = 128 // latest purges of prefixes that are remembered
 )
 
 // Store keeps entries. Any number of goroutines may use it.
@@ -80,19 +78,6 @@ type ring struct {
 
 // place is where somebody goes on who walks over a ring.
 type place struct{ next *Entry }
-
-// prefixes are the latest purges of whole prefixes, for responses that are being made.
-type prefixes struct {
-	mu     sync.Mutex
-	last   []prefixPurge
-	before uint64 // number of the latest that is not remembered
-}
-
-type prefixPurge struct {
-	prefix string
-	n      uint64
-	soft   bool
-}
 
 // New returns an empty store.
 func New(o Options) *Store {
@@ -218,7 +203,7 @@ func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
 		return nil
 	}
 	e.tags = s.tags.acquire(o.Tags)
-	if s.prefixes.about(o.Tags, t, e, &s.tags.changes) || e.State() == Gone {
+	if s.about(e) || e.State() == Gone {
 		s.tags.release(o.Tags, e.tags)
 		return nil
 	}
@@ -480,51 +465,10 @@ func (r *ring) victim(keep *Entry) *Entry {
 // being made since a Ticket from before. Its time does not depend on their number.
 func (s *Store) Purge(tag string, soft bool) { s.tags.purge(tag, s.ticket.Add(1), soft) }
 
-// PurgePrefix is Purge for all tags that begin with prefix. It looks at every tag.
-func (s *Store) PurgePrefix(prefix string, soft bool) {
-	n := s.ticket.Add(1)
-	s.prefixes.add(prefixPurge{strings.Clone(prefix), n, soft})
-	s.tags.purgePrefix(prefix, n, soft)
-}
-
-func (p *prefixes) add(one prefixPurge) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.last) == maxPrefixes {
-		p.before = max(p.before, p.last[0].n)
-		p.last = slices.Delete(p.last, 0, 1)
-	}
-	p.last = append(p.last, one)
-}
-
-// about reports whether a purge of a prefix behind t makes an object with these tags
-// gone. A soft one marks the tag of e; one that is not known any more counts as one
-// that does.
-func (p *prefixes) about(tags []string, t Ticket, e *Entry, changes *atomic.Uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.before > uint64(t) && len(tags) > 0 {
-		return true
-	}
-	for i := len(p.last) - 1; i >= 0 && p.last[i].n > uint64(t); i-- {
-		one := &p.last[i]
-		for j, name := range tags {
-			if !strings.HasPrefix(name, one.prefix) {
-				continue
-			}
-			if !one.soft {
-				return true
-			}
-			e.tags[j].raise(one.n, true)
-			changes.Add(1)
-		}
-	}
-	return false
-}
-
 // Sweep takes out what is purged or too old at a time, and returns how many entries
 // those were. Look-ups and writers go on.
 func (s *Store) Sweep(now time.Time) int {
+	s.fold()
 	n := 0
 	s.walk(func(e *Entry) bool {
 		if (!now.Before(e.Until) || e.State() == Gone) && s.Remove(e) {

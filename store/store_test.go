@@ -471,9 +471,12 @@ func TestAPurgeIsSeenWhenItReturns(t *testing.T) {
 	s := New(Options{})
 	var stop atomic.Bool
 	var wg sync.WaitGroup
-	for range 3 {
+	for g := range 3 {
 		wg.Go(func() {
 			for !stop.Load() {
+				if g == 0 {
+					s.fold()
+				}
 				for i := range 8 {
 					for _, e := range s.Find([]byte{'/', byte(i)}) {
 						e.State()

@@ -2,6 +2,7 @@ package store
 
 import (
 	"hash/maphash"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,7 +35,7 @@ type tagPart struct {
 	m      map[string]*tag
 	gone   uint64 // latest purges of tags that were forgotten
 	stale  uint64
-	unused int // tags in m that have no users, about
+	unused int // tags in m that have no users
 }
 
 func (x *tagIndex) part(name string) *tagPart {
@@ -106,26 +107,42 @@ func (t *tag) raise(n uint64, soft bool) {
 func (x *tagIndex) purge(name string, n uint64, soft bool) {
 	p := x.part(name)
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.get(name).raise(n, soft)
 	x.changes.Add(1)
+	p.mu.Unlock()
 	p.forget(maxUnused)
 }
 
-// purgePrefix marks every tag that begins with prefix. Those that do not exist yet are
-// the matter of Store.prefixes.
-func (x *tagIndex) purgePrefix(prefix string, n uint64, soft bool) {
-	for i := range x.parts {
-		p := &x.parts[i]
-		p.mu.Lock()
-		for name, t := range p.m {
-			if strings.HasPrefix(name, prefix) {
-				t.raise(n, soft)
-			}
+// tagStep is how many tags are looked at under one lock: stores wait for who has it.
+const tagStep = 64
+
+// walk calls f for every tag under the lock, which others get in between. What they add
+// meanwhile may be left out; what was there and stays is not.
+func (p *tagPart) walk(f func(name string, t *tag)) {
+	n := 0
+	p.mu.Lock()
+	for name, t := range p.m {
+		f(name, t)
+		if n++; n%tagStep == 0 {
+			p.mu.Unlock()
+			runtime.Gosched() // who waits is before the next step
+			p.mu.Lock()
 		}
-		p.mu.Unlock()
 	}
-	x.changes.Add(1)
+	p.mu.Unlock()
+}
+
+// purgePrefixes marks every tag that begins with one of the prefixes.
+func (x *tagIndex) purgePrefixes(list []prefixPurge) {
+	for i := range x.parts {
+		x.parts[i].walk(func(name string, t *tag) {
+			for j := range list {
+				if one := &list[j]; strings.HasPrefix(name, one.prefix) {
+					t.raise(one.n, one.soft)
+				}
+			}
+		})
+	}
 }
 
 // maxUnused is how many tags without entries a part of the index may keep.
@@ -133,24 +150,25 @@ const maxUnused = 256
 
 // forget drops the tags without users if there are more than most.
 func (p *tagPart) forget(most int) {
-	if p.unused <= most {
+	p.mu.Lock()
+	enough := p.unused <= most
+	p.mu.Unlock()
+	if enough {
 		return
 	}
-	for name, t := range p.m {
+	p.walk(func(name string, t *tag) {
 		if t.users.Load() == 0 {
 			p.gone, p.stale = max(p.gone, t.gone.Load()), max(p.stale, t.stale.Load())
 			delete(p.m, name)
+			p.unused--
 		}
-	}
-	p.unused = 0
+	})
 }
 
 // forget drops the tags that nobody has any more.
 func (x *tagIndex) forget() {
 	for i := range x.parts {
-		x.parts[i].mu.Lock()
 		x.parts[i].forget(0)
-		x.parts[i].mu.Unlock()
 	}
 }
 
