@@ -19,7 +19,7 @@ const module = "httpjet"
 // levels lists the packages from the ground up. A package may import packages
 // of lower levels only; a package that is not listed fails the test.
 var levels = []string{
-	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding",
+	/* 0 ground   */ "exchange xmlconf keep budget domains watch tunnels coding unixsocket",
 	/* 1 wires    */ "store rawio epoll h1 h2 tlsconf staples acme access docroot handover accesslog metrics trace headers apps freshness compress",
 	/* 2 upstream */ "extproc pagecache rewrite framing",
 	/* 3          */ "forward gateway streaming groups",

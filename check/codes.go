@@ -102,6 +102,7 @@ var Codes = []Code{
 	{Code: "W-LB-MAPPED", Severity: "warn", Means: "A load balancer is a group of its workers' addresses, chosen by weighted-least-active.", Treatment: xmlconf.Changed},
 	{Code: "W-LOGFORMAT", Severity: "warn", Means: "An item of logFormat is not known, or its argument is not. The line has - in its place.",
 		Do: "Write an item of Apache's LogFormat, %% for a percent sign.", Treatment: xmlconf.Changed},
+	{Code: "W-MGMT-SOCKET", Severity: "warn", Means: "Every user of the machine may connect to the management socket.", Do: "Take the last bits of socketMode away, as in 0660, unless this is meant."},
 	{Code: "W-MGMT-REMOTE", Severity: "warn", Means: "The management listener can be reached from other machines.", Do: "Bind it to loopback unless this is meant."},
 	{Code: "W-MIME", Severity: "warn", Means: "The MIME table, or a line of it, cannot be used: the built-in table holds.", Do: "Write suffix, suffix = type/subtype."},
 	{Code: "W-MIN-HEALTHY", Severity: "warn", Means: "A processor has minHealthy and one address: its health check never takes that out.", Do: "Remove one of them.", Treatment: xmlconf.NoEffect},

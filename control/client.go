@@ -10,10 +10,10 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"syscall"
 	"time"
+
+	"httpjet/unixsocket"
 )
 
 // maxAnswer bounds an answer of the server.
@@ -34,12 +34,7 @@ func NewClient(path string) *Client {
 }
 
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	d, err := os.Open(filepath.Dir(c.path))
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return new(net.Dialer).DialContext(ctx, "unix", within(d, c.path))
+	return unixsocket.Dial(ctx, c.path)
 }
 
 // Get asks for a document.

@@ -8,16 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"httpjet/unixsocket"
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
@@ -54,12 +52,12 @@ type Config struct {
 
 // Server is the socket. Its owner calls Listen, Start and Shutdown in this order.
 type Server struct {
-	c    Config
-	log  *slog.Logger
-	http http.Server
-	ln   net.Listener
-	own  os.FileInfo   // the socket as it was made
-	done chan struct{} // closed when serve has ended; nil before Start
+	c      Config
+	log    *slog.Logger
+	http   http.Server
+	socket *unixsocket.Listener
+	ln     net.Listener  // the same, guarded
+	done   chan struct{} // closed when serve has ended; nil before Start
 
 	mu      sync.Mutex
 	closed  bool           // no more requests reach the handler
@@ -88,73 +86,12 @@ func New(c Config) *Server {
 // Listen makes the socket with mode 0600. One that a server left behind is
 // replaced; one that is answered, and what is no socket, stays, and is an error.
 func (s *Server) Listen() error {
-	dir := filepath.Dir(s.c.Path)
-	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	var err error
+	if s.socket, err = unixsocket.Listen(unixsocket.Options{Path: s.c.Path, Mode: 0o600, Replace: s.c.Replace}); err != nil {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	// Two servers that start at once must not both take the same leftover away.
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%s: another server is starting there: %w", dir, err)
-	}
-	path := within(d, s.c.Path)
-	if err := clearStale(path, s.c.Path, s.c.Replace); err != nil {
-		return err
-	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
-	if err != nil {
-		return err
-	}
-	ln.SetUnlinkOnClose(false) // by then the path may be another server's
-	if err = os.Chmod(path, 0o600); err == nil {
-		s.own, err = os.Lstat(path)
-	}
-	if err != nil {
-		ln.Close()
-		return err
-	}
-	s.ln = netutil.LimitListener(&guarded{ln, uint32(os.Geteuid())}, maxConns)
+	s.ln = netutil.LimitListener(&guarded{s.socket.UnixListener, uint32(os.Geteuid())}, maxConns)
 	return nil
-}
-
-// maxPath is the longest path that fits into the address of a Unix socket.
-const maxPath = 107
-
-// within is a path by which the socket in the open directory d can be bound or
-// dialled, however long its own is.
-func within(d *os.File, path string) string {
-	if len(path) <= maxPath {
-		return path
-	}
-	return "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + filepath.Base(path)
-}
-
-// clearStale removes a socket that nobody answers at.
-func clearStale(path, name string, replace bool) error {
-	fi, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case fi.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there and is no socket", name)
-	}
-	c, err := net.DialTimeout("unix", path, time.Second)
-	switch {
-	case err == nil:
-		c.Close()
-		if !replace {
-			return fmt.Errorf("%s is another server's", name)
-		}
-	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s may be another server's: %w", name, err)
-	}
-	return os.Remove(path)
 }
 
 // guarded accepts connections of root and of one user (R-DRAIN-2).
@@ -228,10 +165,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Lost reports whether the socket is not at its path any more, as when somebody has
 // cleaned the directory: no client finds it.
-func (s *Server) Lost() bool {
-	fi, err := os.Lstat(s.c.Path)
-	return err != nil || !os.SameFile(fi, s.own)
-}
+func (s *Server) Lost() bool { return s.socket.Lost() }
 
 // Shutdown stops accepting, lets answers under way finish until ctx is done, cuts
 // what is left, joins serve and every call of the handler, and removes the socket, unless it is another server's by
@@ -252,7 +186,5 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.closed = true
 	s.mu.Unlock()
 	s.running.Wait()
-	if !s.Lost() {
-		os.Remove(s.c.Path)
-	}
+	s.socket.Remove()
 }

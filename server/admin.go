@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"strings"
@@ -227,11 +228,46 @@ func (s *Server) adminConfig(g *generation.Generation) status.Config {
 	return c
 }
 
-// bindAdmin opens the management listener of g, unless the running one is where it
+// admins are the two places of the management; nil is one that is off.
+type admins struct{ address, socket *status.Server }
+
+// socketConfig is the management's Unix socket that g wants; its Socket is "" for none.
+// The command line says nothing of it.
+func (s *Server) socketConfig(g *generation.Generation) status.Config {
+	c := status.Config{Metrics: s.kept.Metrics.Handler(), API: &s.api, Log: s.log}
+	if m := g.Config.Server.Management; m != nil {
+		c.Socket, c.Mode, c.Pprof = m.Socket, fs.FileMode(m.SocketMode), m.Pprof
+	}
+	c.Replace = s.opt.Inherited.Predecessor() != 0 && s.admin.socket == nil
+	return c
+}
+
+// bindAdmin opens what g wants of the management and is not open where it is to be.
+func (s *Server) bindAdmin(g *generation.Generation) (next admins, err error) {
+	if next.address, err = s.bindAddress(g); err != nil {
+		return admins{}, err
+	}
+	if next.socket, err = s.bindSocket(g); err != nil {
+		next.close()
+		return admins{}, err
+	}
+	return next, nil
+}
+
+// close lets go of what serves nobody yet.
+func (a admins) close() {
+	for _, one := range []*status.Server{a.address, a.socket} {
+		if one != nil {
+			one.Shutdown(context.Background())
+		}
+	}
+}
+
+// bindAddress opens the management listener of g, unless the running one is where it
 // is to be. It is nil if there is none to open.
-func (s *Server) bindAdmin(g *generation.Generation) (*status.Server, error) {
+func (s *Server) bindAddress(g *generation.Generation) (*status.Server, error) {
 	c := s.adminConfig(g)
-	if c.Addr == "" || s.admin != nil && s.admin.Serves(c) {
+	if c.Addr == "" || s.admin.address != nil && s.admin.address.Serves(c) {
 		return nil, nil
 	}
 	admin, err := status.New(c)
@@ -254,41 +290,91 @@ func (s *Server) bindAdmin(g *generation.Generation) (*status.Server, error) {
 		return nil, fmt.Errorf("--metrics-addr: %w", err)
 	}
 	hint := bindHint(err)
-	if s.admin != nil && errors.Is(err, syscall.EADDRINUSE) {
+	if s.admin.address != nil && errors.Is(err, syscall.EADDRINUSE) {
 		hint = "the running listener may hold it: another port, or a restart"
 	}
 	return nil, errors.New(xmlconf.Finding{Code: "E-BIND", Severity: xmlconf.Error, Pos: m.At("address").Pos, Message: err.Error(), Hint: hint}.String())
 }
 
-// switchAdmin makes the management listener that of g: next, if it was opened for
-// it, else the running one with what g says of it, or none.
-func (s *Server) switchAdmin(g *generation.Generation, next *status.Server) {
-	c := s.adminConfig(g)
-	if next == nil && c.Addr != "" {
-		s.admin.Update(c)
-		return
+// bindSocket does the same for the socket, which it also makes again where somebody has
+// removed it.
+func (s *Server) bindSocket(g *generation.Generation) (*status.Server, error) {
+	c := s.socketConfig(g)
+	if c.Socket == "" || s.admin.socket != nil && s.admin.socket.Serves(c) {
+		return nil, nil
+	}
+	socket, err := status.New(c)
+	switch {
+	case err != nil:
+	case c.Socket == ControlPath(s.opt.Root, s.opt.ControlSocket):
+		err = fmt.Errorf("management socket: %s is the control socket", c.Socket)
+	default:
+		err = socket.Listen()
+	}
+	if err == nil {
+		return socket, nil
+	}
+	return nil, errors.New(xmlconf.Finding{Code: "E-BIND", Severity: xmlconf.Error, Pos: g.Config.Server.Management.At("socket").Pos, Message: err.Error(),
+		Hint: "a path that nobody else has, in a directory that this user may write to"}.String())
+}
+
+// switchAdmin makes the management that of g: next, if it was opened for it, else the
+// running one with what g says of it, or none.
+func (s *Server) switchAdmin(g *generation.Generation, next admins) {
+	address, socket := s.adminConfig(g), s.socketConfig(g)
+	s.admin.address = s.switchOne(s.admin.address, next.address, address, address.Addr != "")
+	s.admin.socket = s.switchOne(s.admin.socket, next.socket, socket, socket.Socket != "")
+}
+
+// switchOne returns what answers from now on in the place of old.
+func (s *Server) switchOne(old, next *status.Server, c status.Config, wanted bool) *status.Server {
+	if next == nil && wanted {
+		old.Update(c)
+		return old
 	}
 	if next != nil {
 		next.Start()
-		s.log.Info("listening", "listener", "metrics", "address", next.Addr(), "secure", false)
+		name := "metrics"
+		if c.Socket != "" {
+			name = "management"
+		}
+		s.log.Info("listening", "listener", name, "address", next.Where(), "secure", false)
 	}
-	if old := s.admin; old != nil {
-		s.stopAdmin()
-		s.log.Info("listener closed", "address", old.Addr())
+	if old != nil {
+		shutAdmin(old)
+		s.log.Info("listener closed", "address", old.Where())
 	}
-	s.admin = next
+	return next
 }
 
-// stopAdmin ends the management listener; in a drain it is the last, so that the
-// drain can be watched.
-func (s *Server) stopAdmin() {
-	if s.admin == nil {
+// keepSocket makes the management's socket again if a successor that did not come to
+// serve has taken its path.
+func (s *Server) keepSocket() {
+	g := s.current.Load().Generation
+	next, err := s.bindSocket(g)
+	if err != nil {
+		s.log.Error("no management socket", "err", err)
 		return
 	}
+	c := s.socketConfig(g)
+	s.admin.socket = s.switchOne(s.admin.socket, next, c, c.Socket != "")
+}
+
+// stopAdmin ends the management; in a drain it is the last, so that the drain can be
+// watched.
+func (s *Server) stopAdmin() {
+	for _, one := range []*status.Server{s.admin.address, s.admin.socket} {
+		if one != nil {
+			shutAdmin(one)
+		}
+	}
+	s.admin = admins{}
+}
+
+func shutAdmin(one *status.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)
 	defer cancel()
-	s.admin.Shutdown(ctx)
-	s.admin = nil
+	one.Shutdown(ctx)
 }
 
 // adminGrace is how long answers to operators may take to finish.

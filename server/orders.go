@@ -122,10 +122,8 @@ func (s *Server) tryBind(g *generation.Generation) error {
 		return err
 	}
 	defer closeAll(bound)
-	admin, err := s.bindAdmin(g)
-	if admin != nil {
-		admin.Shutdown(context.Background()) // it serves nobody: no wait
-	}
+	next, err := s.bindAdmin(g)
+	next.close() // it serves nobody: no wait
 	return err
 }
 

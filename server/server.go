@@ -99,7 +99,7 @@ type Server struct {
 	started  time.Time
 	draining atomic.Bool                   // the server is stopping
 	reloaded atomic.Pointer[status.Reload] // how the last reload ended; nil: none yet
-	admin    *status.Server                // nil: off; owned by the goroutine of Run
+	admin    admins                        // owned by the goroutine of Run
 	control  *control.Server               // likewise
 
 	successor *handover.Successor     // of an upgrade under way; owned by the goroutine of Run
@@ -664,8 +664,8 @@ func (s *Server) addresses() map[string]string {
 	for _, l := range s.current.Load().Listeners {
 		addrs[l.Name] = s.listeners[l.Key()].Addr().String()
 	}
-	if s.admin != nil {
-		addrs["metrics"] = s.admin.Addr().String()
+	if s.admin.address != nil {
+		addrs["metrics"] = s.admin.address.Addr().String()
 	}
 	return addrs
 }

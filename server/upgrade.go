@@ -56,8 +56,8 @@ func (s *Server) upgrade() (*handover.Successor, error) {
 			offers = append(offers, handover.Offer{Name: quicName + key, File: f})
 		}
 	}
-	if s.admin != nil {
-		f, err := s.admin.File()
+	if s.admin.address != nil {
+		f, err := s.admin.address.File()
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,8 @@ func (s *Server) succeed() bool {
 	if err := next.Err(); err != nil {
 		s.successor = nil
 		s.log.Error("no upgrade: this process serves on", "err", err)
-		s.keepControl() // the other one may have taken the path
+		s.keepControl() // the other one may have taken the paths
+		s.keepSocket()
 		return false
 	}
 	s.log.Info("upgraded: the other process serves, this one ends", "pid", next.Pid())

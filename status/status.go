@@ -1,5 +1,5 @@
-// Package status is the management listener: plain HTTP on an address of its own
-// that tells whether the process lives, what it counts, and how its upstreams are.
+// Package status is the management listener: plain HTTP on an address of its own, or
+// a Unix socket, that tells whether the process lives, what it counts, and how its upstreams are.
 // It changes nothing, serves no application, and its requests are neither logged nor
 // counted.
 package status
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"httpjet/unixsocket"
 
 	"golang.org/x/net/netutil"
 )
@@ -37,6 +40,13 @@ const (
 type Config struct {
 	// Addr is a literal IP with a port, as "127.0.0.1:9090" or "[::1]:9090".
 	Addr string
+
+	// Socket, if it is not "", is the path of a Unix socket in the place of Addr, and
+	// Mode its permissions, which say who may ask: Allow does not hold there. Replace
+	// has it take the place of one that is answered, of the process before.
+	Socket  string
+	Mode    fs.FileMode
+	Replace bool
 
 	// Allow are the networks whose peers may ask. If it is empty they are those
 	// of the loopback, and Addr must be a loopback address.
@@ -64,7 +74,9 @@ type Server struct {
 	http    http.Server
 	ln      net.Listener
 	tcp     *net.TCPListener // the same, without its bound
-	done    chan struct{}    // closed when serve has ended; nil before Start
+	unix    unixsocket.Options
+	socket  *unixsocket.Listener // ln where unix has a path
+	done    chan struct{}        // closed when serve has ended; nil before Start
 }
 
 // rules are what a reload may change without another listener.
@@ -79,7 +91,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{addr: addr, metrics: c.Metrics, api: c.API, log: c.Log}
+	s := &Server{addr: addr, unix: unixsocket.Options{Path: c.Socket, Mode: c.Mode, Replace: c.Replace}, metrics: c.Metrics, api: c.API, log: c.Log}
 	s.rules.Store(r)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -97,8 +109,11 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// resolve returns the address, and who may ask what there.
+// resolve returns the address, and who may ask what there. A Unix socket has none.
 func (c *Config) resolve() (netip.AddrPort, *rules, error) {
+	if c.Socket != "" {
+		return netip.AddrPort{}, &rules{pprof: c.Pprof}, nil
+	}
 	addr, err := netip.ParseAddrPort(c.Addr)
 	if err != nil || addr.Addr().Zone() != "" {
 		return addr, nil, fmt.Errorf("management address %q is not a literal IP with a port", c.Addr)
@@ -124,17 +139,22 @@ func (c *Config) resolve() (netip.AddrPort, *rules, error) {
 // nothing, if c wants another address: then it takes another Server.
 func (s *Server) Update(c Config) bool {
 	addr, r, err := c.resolve()
-	if err != nil || addr != s.addr {
+	if err != nil || addr != s.addr || c.Socket != s.unix.Path {
 		return false
 	}
 	s.rules.Store(r)
+	if s.socket != nil {
+		if err := s.socket.Chmod(c.Mode); err != nil {
+			s.log.Error("the mode of the management socket stays", "err", err)
+		}
+	}
 	return true
 }
 
-// Serves reports whether s is what c wants at its address.
+// Serves reports whether s is what c wants at its address, and can be found there.
 func (s *Server) Serves(c Config) bool {
 	addr, _, err := c.resolve()
-	return err == nil && addr == s.addr
+	return err == nil && addr == s.addr && c.Socket == s.unix.Path && (s.socket == nil || !s.socket.Lost())
 }
 
 // unmap turns a network of IPv4-mapped addresses into the IPv4 network.
@@ -145,8 +165,17 @@ func unmap(p netip.Prefix) netip.Prefix {
 	return p
 }
 
-// Listen binds the address.
+// Listen binds the address, or makes the Unix socket: one that nobody answers at is
+// replaced, another server's is an error.
 func (s *Server) Listen() error {
+	if s.unix.Path != "" {
+		l, err := unixsocket.Listen(s.unix)
+		if err != nil {
+			return fmt.Errorf("management socket: %w", err)
+		}
+		s.socket, s.ln = l, netutil.LimitListener(l.UnixListener, maxConns)
+		return nil
+	}
 	ln, err := net.Listen("tcp", s.addr.String())
 	if err != nil {
 		return fmt.Errorf("management listener: %w", err)
@@ -161,11 +190,19 @@ func (s *Server) Adopt(ln net.Listener) {
 	s.ln = netutil.LimitListener(ln, maxConns)
 }
 
-// File returns the bound socket for another process. The caller closes it.
+// File returns the bound socket of an address for another process. The caller closes it.
 func (s *Server) File() (*os.File, error) { return s.tcp.File() }
 
 // Addr returns the address that Listen bound.
 func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+
+// Where is the address, or the path of the Unix socket, for people.
+func (s *Server) Where() string {
+	if s.unix.Path != "" {
+		return s.unix.Path
+	}
+	return s.ln.Addr().String()
+}
 
 // Start serves until Shutdown.
 func (s *Server) Start() {
@@ -181,8 +218,12 @@ func (s *Server) serve() {
 }
 
 // Shutdown stops accepting, lets answers under way finish until ctx is done,
-// cuts what is left and joins serve. It is also right after Listen alone.
+// cuts what is left and joins serve. It is also right after Listen alone. A Unix socket
+// goes, unless it is another server's by now.
 func (s *Server) Shutdown(ctx context.Context) {
+	if s.socket != nil {
+		defer s.socket.Remove()
+	}
 	if s.done == nil {
 		if s.ln != nil {
 			s.ln.Close()
@@ -196,12 +237,13 @@ func (s *Server) Shutdown(ctx context.Context) {
 }
 
 // ServeHTTP answers one request. The peer is judged first, by the address of its
-// connection and never by a header (R-MGMT-1).
+// connection and never by a header (R-MGMT-1); the kernel has judged who comes by the
+// Unix socket.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	rules := s.rules.Load()
 	peer := remoteOf(r)
-	if !rules.admit(peer) {
+	if s.unix.Path == "" && !rules.admit(peer) {
 		w.Header().Set("Connection", "close") // its place is free for others
 		answer(w, http.StatusForbidden, `{"error":"forbidden"}`)
 		return
@@ -217,7 +259,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/metrics" && s.metrics != nil:
 		s.metrics.ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, "/debug/pprof/") && rules.pprof:
-		profile(w, r, peer)
+		profile(w, r, s.unix.Path != "" || peer.IsLoopback())
 	case s.api != nil && servePage(w, r):
 	case s.api != nil:
 		s.api.ServeHTTP(w, r)
@@ -240,8 +282,8 @@ func (r *rules) admit(peer netip.Addr) bool {
 }
 
 // profile answers what net/http/pprof has, to the machine itself (R-MGMT-2).
-func profile(w http.ResponseWriter, r *http.Request, peer netip.Addr) {
-	if !peer.IsLoopback() {
+func profile(w http.ResponseWriter, r *http.Request, local bool) {
+	if !local {
 		answer(w, http.StatusForbidden, `{"error":"forbidden"}`)
 		return
 	}

@@ -3,15 +3,21 @@ package status
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"httpjet/unixsocket"
 
 	"go.uber.org/goleak"
 )
@@ -283,5 +289,79 @@ func TestListenTaken(t *testing.T) {
 	}
 	if err := second.Listen(); err == nil {
 		t.Error("two listeners on one address")
+	}
+}
+
+// Beside the address stands a Unix socket: its mode says who may ask, no list; it is
+// removed at the end, and one of a server that is gone is replaced.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "management.sock")
+	c := Config{Socket: path, Mode: 0o640, Pprof: true, Metrics: counters}
+	listen := func() *Server {
+		t.Helper()
+		s, err := New(c)
+		if err == nil {
+			err = s.Listen()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Shutdown(context.Background()) })
+		return s
+	}
+	mode := func(want fs.FileMode) {
+		t.Helper()
+		if fi, err := os.Lstat(path); err != nil || fi.Mode() != fs.ModeSocket|want {
+			t.Errorf("%v %v", fi, err)
+		}
+	}
+	s := listen()
+	s.Start()
+	mode(0o640)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return unixsocket.Dial(ctx, path) }}}
+	answers := func(method, at string, want int) {
+		t.Helper()
+		q, _ := http.NewRequest(method, "http://management"+at, nil)
+		resp, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%s %s: %s", method, at, resp.Status)
+		}
+	}
+	answers("GET", "/livez", 200)
+	answers("GET", "/metrics", 200)
+	answers("GET", "/debug/pprof/cmdline", 200)
+	answers("GET", "/none", 404)
+	answers("POST", "/livez", 405)
+	other, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Listen(); err == nil || !strings.Contains(err.Error(), "another server's") {
+		t.Errorf("two servers at one path: %v", err)
+	}
+	// A reload may change the mode and not the path.
+	next := c
+	next.Mode, next.Pprof = 0o600, false
+	if !s.Serves(next) || !s.Update(next) {
+		t.Error("the mode takes another server")
+	}
+	mode(0o600)
+	answers("GET", "/debug/pprof/cmdline", 404)
+	if next.Socket += "2"; s.Serves(next) || s.Update(next) {
+		t.Error("it serves at another path")
+	}
+	// Somebody cleans the directory: who comes now does not find it.
+	if err := os.Remove(path); err != nil || s.Serves(c) {
+		t.Errorf("%v: it is still to be found", err)
+	}
+	again := listen()
+	s.Shutdown(context.Background())
+	mode(0o640)
+	again.Shutdown(context.Background())
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
 	}
 }

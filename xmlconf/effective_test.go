@@ -18,7 +18,7 @@ func TestEffective(t *testing.T) {
 	if _, there := got["sslSessionCache"]; there {
 		t.Error("an element without an effect is there")
 	}
-	if b, err := json.Marshal(Effective(&Management{Address: "127.0.0.1:1"})); err != nil || string(b) != `{"address":"127.0.0.1:1","allowedCIDRs":[],"litespeedMetrics":false,"pprof":false}` {
+	if b, err := json.Marshal(Effective(&Management{Address: "127.0.0.1:1"})); err != nil || string(b) != `{"address":"127.0.0.1:1","allowedCIDRs":[],"litespeedMetrics":false,"pprof":false,"socketMode":0}` {
 		t.Errorf("%s, %v", b, err)
 	}
 }

@@ -154,7 +154,9 @@ type Management struct {
 	Block
 	Address      string   `conf:"address" default:"127.0.0.1:9090" doc:"literal IP and port, of its own; a reload may change it"`
 	AllowedCIDRs []string `conf:"allowedCIDRs" doc:"networks whose peers may ask, by the address of their connection; required for an address that is not loopback, else the loopback"`
-	Pprof        bool     `conf:"pprof" default:"0" doc:"/debug/pprof/ for loopback peers"`
+	Socket       string   `conf:"socket" unit:"path" doc:"Unix socket that answers the same beside the address; who may write to it may ask"`
+	SocketMode   uint32   `conf:"socketMode" unit:"octal" default:"0600" doc:"permissions of the socket, up to 0777"`
+	Pprof        bool     `conf:"pprof" default:"0" doc:"/debug/pprof/ for loopback peers, and those of the socket"`
 	LiteSpeed    bool     `conf:"litespeedMetrics" default:"0" doc:"1: /metrics also has the names of LiteSpeed's Prometheus exporter"`
 }
 

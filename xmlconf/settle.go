@@ -75,6 +75,12 @@ func (m *Management) settle(fs *Findings) {
 	case !at.Addr().Unmap().IsLoopback():
 		fs.Warn("W-MGMT-REMOTE", m.At("address"), "", "management: %s can be reached from other machines", at)
 	}
+	switch {
+	case m.SocketMode > 0o777:
+		fs.Fatal("E-STRICT", m.At("socketMode"), "write 0660", "management: socketMode %04o has more than permissions", m.SocketMode)
+	case m.Socket != "" && m.SocketMode&0o002 != 0:
+		fs.Warn("W-MGMT-SOCKET", m.At("socketMode"), "", "management: everybody on this machine may ask at %s", cut(m.Socket))
+	}
 	for _, c := range m.AllowedCIDRs {
 		if _, err := netip.ParsePrefix(c); err != nil {
 			fs.Fatal("E-STRICT", m.At("allowedCIDRs"), "write 192.0.2.0/24", "management: %q is no network", cut(c))
