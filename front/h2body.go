@@ -92,7 +92,9 @@ func (s *h2stream) receive(p []byte, length int, ends bool) error {
 	}
 	if pad := length - len(p); pad > 0 {
 		c.credit(pad)
-		s.owed += pad
+		if s.owed += pad; !ends && s.owed >= s.full/2 { // nobody reads padding
+			s.repay()
+		}
 	}
 	if s.deafened() {
 		c.credit(len(p))
@@ -132,7 +134,12 @@ func (s *h2stream) consumed(n int) {
 		s.owed += s.full
 		s.full *= 2
 	}
-	c.out = h2.AppendWindowUpdate(c.buffer(), s.id, s.owed)
+	s.repay()
+}
+
+// repay gives the client what is owed of the window of the stream. mu is held.
+func (s *h2stream) repay() {
+	s.c.out = h2.AppendWindowUpdate(s.c.buffer(), s.id, s.owed)
 	s.recv += s.owed
 	s.owed = 0
 }

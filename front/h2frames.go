@@ -76,7 +76,11 @@ func (c *h2conn) frame(h h2.Header, p []byte) (handed bool, err error) {
 		err = c.spend(h2.CostFrame)
 	}
 	if se, ok := errors.AsType[*h2.StreamError](err); ok {
-		err = c.refuseStream(h.Stream, se)
+		if c.unbegun(h.Stream) { // no RST_STREAM may name it (RFC 9113 §6.4)
+			err = &h2.ConnError{Code: se.Code, Msg: se.Msg}
+		} else {
+			err = c.refuseStream(h.Stream, se)
+		}
 	}
 	if err == nil && !handed && c.swollen() {
 		err = &h2.ConnError{Code: h2.EnhanceYourCalm, Msg: "answers are not read"}
@@ -179,6 +183,12 @@ func (c *h2conn) drop(s *h2stream) {
 // allow it: what it sends there is ignored (RFC 9113 §6.8).
 func (c *h2conn) late(id uint32) bool { return id > c.lastID && id <= c.lateID && id%2 == 1 }
 
+// unbegun reports whether id is of a stream that is idle: the client has not begun it, or
+// we would have to.
+func (c *h2conn) unbegun(id uint32) bool {
+	return id > c.lastID && !c.late(id) || id%2 == 0 && id != 0
+}
+
 // data takes bytes of a body (RFC 9113 §6.1). They count against both windows with
 // their padding, whatever becomes of them (§6.9).
 func (c *h2conn) data(h h2.Header, p []byte) error {
@@ -187,7 +197,7 @@ func (c *h2conn) data(h h2.Header, p []byte) error {
 		return err
 	}
 	late := c.late(h.Stream)
-	if h.Stream > c.lastID && !late || h.Stream%2 == 0 {
+	if c.unbegun(h.Stream) {
 		return &h2.ConnError{Code: h2.ProtocolError, Msg: "DATA on an idle stream"}
 	}
 	ends := h.Has(h2.EndStream)
@@ -348,8 +358,8 @@ func (c *h2conn) priority(h h2.Header, p []byte) error {
 // kept.
 func (c *h2conn) priorityUpdate(p []byte) error {
 	id, rank := h2.Update(p)
-	if id == 0 {
-		return &h2.ConnError{Code: h2.ProtocolError, Msg: "PRIORITY_UPDATE of stream 0"}
+	if id%2 == 0 { // RFC 9218 §7.1: 0, or a push that there is not
+		return &h2.ConnError{Code: h2.ProtocolError, Msg: "PRIORITY_UPDATE of a stream that is none of the client"}
 	}
 	c.mu.Lock()
 	if s := c.find(id); s != nil {
@@ -364,7 +374,7 @@ func (c *h2conn) rst(h h2.Header) error {
 	if c.late(h.Stream) {
 		return c.spend(h2.CostFrame)
 	}
-	if h.Stream > c.lastID || h.Stream%2 == 0 {
+	if c.unbegun(h.Stream) {
 		return &h2.ConnError{Code: h2.ProtocolError, Msg: "RST_STREAM on an idle stream"}
 	}
 	c.srv.h2.resets.Add(1)
@@ -438,7 +448,7 @@ func (c *h2conn) windowUpdate(h h2.Header, p []byte) error {
 	if c.late(h.Stream) {
 		return c.spend(h2.CostFrame)
 	}
-	if h.Stream > c.lastID {
+	if c.unbegun(h.Stream) {
 		return &h2.ConnError{Code: h2.ProtocolError, Msg: "WINDOW_UPDATE on an idle stream"}
 	}
 	c.mu.Lock()

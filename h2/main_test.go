@@ -101,6 +101,8 @@ func TestSettings(t *testing.T) {
 	f(ProtocolError, 0, 2, 0, 0, 0, 2)
 	f(ProtocolError, 0, 5, 0, 0, 0x3f, 0xff)
 	f(ProtocolError, 0, 5, 1, 0, 0, 0)
+	f(NoError, 0, 9, 0, 0, 0, 1)
+	f(ProtocolError, 0, 9, 0, 0, 0, 2) // RFC 9218 §2.1
 	f(NoError, 0xff, 0xff, 1, 2, 3, 4)
 	f(FrameSizeError, 0, 4, 0)
 	w := Window(MaxWindow)

@@ -73,6 +73,10 @@ func (p *Peer) Apply(payload []byte) error {
 				return &ConnError{ProtocolError, "SETTINGS_MAX_FRAME_SIZE out of range"}
 			}
 			p.Frame = int(v)
+		case noRFC7540Priorities:
+			if v > 1 { // RFC 9218 §2.1
+				return &ConnError{ProtocolError, "SETTINGS_NO_RFC7540_PRIORITIES above 1"}
+			}
 		}
 	}
 	return nil

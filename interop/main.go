@@ -1,7 +1,8 @@
 // Command interop runs the built httpjet together with real programs that it
 // has to get along with: PHP-FPM with DokuWiki, WordPress and MediaWiki, programs behind
 // FastCGI, Apache httpd over the same .htaccess files, the npm WebSocket library, nginx
-// and Node's HTTP/2 server as upstreams, h2load, curl and h2spec as HTTP/2 clients,
+// and Node's HTTP/2 server as upstreams, h2load, curl and h2spec as HTTP/2 clients, a
+// client in Python whose frames are made by hand,
 // slowhttptest, curl as a client of compressed answers, a site in PHP that steers the
 // page cache, Chromium over HTTP/2 and HTTP/3, in a full run the gRPC conformance suite;
 // and under load while its
@@ -116,6 +117,7 @@ var sections = []section{
 	{"nginx", nginx, ""},
 	{"framing", framing, ""},
 	{"http2", http2, ""},
+	{"http2-frames", handMadeFrames, ""},
 	{"node-http2", nodeHTTP2, ""},
 	{"grpc", grpc, ""},
 	{"chaos", chaos, ""},
