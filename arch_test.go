@@ -37,7 +37,7 @@ var levels = []string{
 // census names every function that a goroutine may run. Test files and the
 // harnesses under interop, bench and soak are not counted.
 var census = []string{
-	"accesslog.flush",
+	"accesslog.flush", "accesslog.sweep",
 	"acme.run", // and those of certmagic, which end with its cache and a few seconds after its locks
 	"control.serve",
 	"apps.run", "apps.watchEnd", "apps.prove", "apps.wait", "apps.read", "apps.follow", // of started applications

@@ -3,7 +3,6 @@ module httpjet
 go 1.26.0
 
 require (
-	github.com/DeRuina/timberjack v1.4.10
 	github.com/andybalholm/brotli v1.3.0
 	github.com/caddyserver/certmagic v0.25.6
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327

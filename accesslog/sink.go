@@ -13,10 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"github.com/DeRuina/timberjack"
 )
 
 const (
@@ -34,7 +31,7 @@ type Options struct {
 	Path        string   // file; its directory is made if it is missing
 	File        *os.File // an output of the process, in the place of Path; it is not closed, and nothing else here but Prompt counts
 	Prompt      bool     // lines are written at once, not many together
-	RollingSize int64    // bytes at which the file is rotated, rounded up to MiB; 0: never
+	RollingSize int64    // bytes at which the file is rotated, at least a MiB; 0: never
 	KeepDays    int      // rotated files older than this are removed; 0: kept
 	Compress    bool     // rotated files are compressed with gzip
 }
@@ -49,10 +46,12 @@ type Sink struct {
 	reopen  chan chan error
 	quit    chan struct{}
 	done    chan struct{} // closed when flush has ended
+	rotated chan struct{} // capacity 1: there is something to sweep
+	sweeps  sync.WaitGroup
 
 	running atomic.Bool // flush was started
 	report  func(error) // of Start
-	told    bool        // a fault of the file was reported and is not over; of Start, then of flush
+	told    int         // how bad the fault is that was reported and is not over; of Start, then of flush
 
 	mu      sync.Mutex
 	queue   []byte // whole lines
@@ -63,14 +62,15 @@ type Sink struct {
 // NewSink opens no file and starts no goroutine. Shed and lost lines are counted
 // in dropped.
 func NewSink(opt Options, dropped *atomic.Uint64) *Sink {
-	return &Sink{opt: opt, dropped: dropped, report: func(error) {}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), reopen: make(chan chan error),
+	return &Sink{opt: opt, dropped: dropped, report: func(error) {}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), reopen: make(chan chan error), rotated: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Start opens the file and starts the goroutine that writes it. If the file cannot
 // be opened lines wait in the queue, and Start may be called again. Calls after the
 // first success do nothing. report is told of a file that cannot be opened or
-// written, once until that is over; it may write to s; nil drops the error.
+// written, rotated, compressed or removed, once until that is over. Two goroutines may
+// call it; it may write to s; nil drops the error.
 func (s *Sink) Start(report func(error)) {
 	if s.running.Load() {
 		return
@@ -85,14 +85,23 @@ func (s *Sink) Start(report func(error)) {
 	}
 	s.running.Store(true)
 	go s.flush(out)
+	if s.opt.File == nil && (s.opt.Compress || s.opt.KeepDays > 0) {
+		s.sweeps.Go(s.sweep)
+	}
 }
 
-// tell reports a fault of the file, once until err is nil again.
+// tell reports a fault of the file, once until err is nil again, or a worse one.
 func (s *Sink) tell(err error) {
-	if err != nil && !s.told {
+	bad := 0
+	if err != nil {
+		if bad = 2; errors.Is(err, ErrNotRotated) {
+			bad = 1
+		}
+	}
+	if bad > s.told {
 		s.report(s.named(err))
 	}
-	s.told = err != nil
+	s.told = bad
 }
 
 // named says which file err is about.
@@ -114,35 +123,16 @@ func (s *Sink) open() (io.WriteCloser, error) {
 	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := openAppend(s.opt.Path)
+	limit := s.opt.RollingSize
+	if limit > 0 {
+		limit = max(limit, mebibyte)
+	}
+	f, err := openFile(s.opt.Path, limit, s.rotated)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return f, nil // a terminal, pipe or /dev/null: renaming it would do harm
-	}
-	f.Close()
-	l := &timberjack.Logger{Filename: s.opt.Path, MaxSize: 1 << 30, MaxAge: s.opt.KeepDays, Compression: "none"}
-	if s.opt.RollingSize > 0 {
-		l.MaxSize = int(min((s.opt.RollingSize-1)/mebibyte+1, 1<<30))
-	}
-	if s.opt.Compress {
-		l.Compression = "gzip"
-	}
-	if _, err := l.Write(nil); err != nil { // opens it now, not at the first line
-		l.Close()
-		return nil, err
-	}
-	return l, nil
-}
-
-func openAppend(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
+	signal(s.rotated) // others may have rotated before
+	return f, nil
 }
 
 // Write queues one whole line that ends with '\n' and never fails: a line that
@@ -190,7 +180,7 @@ func (s *Sink) late(line []byte) {
 		}
 		return
 	}
-	f, err := openAppend(s.opt.Path)
+	f, err := openFile(s.opt.Path, 0, nil)
 	if err == nil {
 		_, err = f.Write(line)
 		err = errors.Join(err, f.Close())
@@ -244,7 +234,7 @@ func (s *Sink) flush(out io.WriteCloser) {
 			asked <- err
 			asked = nil
 		case ending:
-			out.Close() // joins the library's goroutine
+			out.Close()
 			return
 		}
 		select {
@@ -278,7 +268,9 @@ func (s *Sink) put(out io.Writer, batch []byte) (err error) {
 			}
 		}
 		if done, e := out.Write(batch[:n]); e != nil {
-			err = e
+			if err == nil || errors.Is(err, ErrNotRotated) {
+				err = e
+			}
 			s.dropped.Add(uint64(bytes.Count(batch[min(done, n):n], []byte{'\n'})))
 		}
 		batch = batch[n:]
@@ -303,8 +295,8 @@ func (s *Sink) Reopen() error {
 	}
 }
 
-// Retire writes what is queued, closes the file and joins flush. It is called
-// once, by the last owner.
+// Retire writes what is queued, closes the file and joins flush and sweep, which
+// leaves a compression to the next one. It is called once, by the last owner.
 func (s *Sink) Retire() {
 	s.mu.Lock()
 	s.retired = true
@@ -315,6 +307,7 @@ func (s *Sink) Retire() {
 	}
 	close(s.quit)
 	<-s.done
+	s.sweeps.Wait()
 }
 
 // Options returns the identity of s.

@@ -95,7 +95,7 @@ func (s *stream) wait() error {
 
 // ready reports whether a write would not wait, after at most d.
 func (s *stream) ready(d time.Duration) (ready bool, err error) {
-	err = s.control(func(fd int) error {
+	err = control(s.f, func(fd int) error {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		n, err := unix.Poll(fds, int(d.Milliseconds()))
 		if err == unix.EINTR {
@@ -116,25 +116,13 @@ func (s *stream) piece(p []byte) (n int, err error) {
 		}
 		p = p[:n]
 	}
-	err = s.control(func(fd int) (err error) {
+	err = control(s.f, func(fd int) (err error) {
 		if n, err = unix.Write(fd, p); err == unix.EAGAIN || err == unix.EINTR {
 			n, err = 0, nil
 		}
 		return err
 	})
 	return max(0, n), err
-}
-
-func (s *stream) control(f func(fd int) error) error {
-	raw, err := s.f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
-		return err
-	}
-	return failed
 }
 
 // Close leaves the file open: it is the process's.

@@ -582,10 +582,14 @@ func (s *Server) reopenLogs() {
 	s.log.Info("logs reopened")
 }
 
-// reportLog tells of a log file that cannot be written; each sink says so once
+// reportLog tells of a log file that cannot be written or rotated; each sink says so once
 // until it is over. If it is the error log's own, standard error still has it.
 func (s *Server) reportLog(err error) {
-	s.log.Error("log file cannot be written", "err", err)
+	msg := "log file cannot be written"
+	if errors.Is(err, accesslog.ErrNotRotated) {
+		msg = "log file cannot be rotated"
+	}
+	s.log.Error(msg, "err", err)
 }
 
 // drain ends the server (R-STOP-1 to 4): no new connections, work in flight has
