@@ -25,9 +25,6 @@ const (
 	// limit: what can be read is answered 431.
 	h2ListMin = 64 << 10
 
-	// h2Slow is how long an exchange may keep the goroutine of the reader to itself.
-	h2Slow = 10 * time.Millisecond
-
 	// h2Spares is how many goroutines that have served an exchange wait for another one.
 	h2Spares = 32
 
@@ -64,8 +61,7 @@ type h2conn struct {
 	rec *records  // below tc
 
 	// Of the reader.
-	dec      *h2.Decoder
-	head     h2.Head
+	dec      h2.Decoder
 	in       *[inSize]byte // nil: nothing is in it
 	lend     func() []byte // memory, made once, as those that follow
 	give     func()        // freeIn
@@ -88,10 +84,8 @@ type h2conn struct {
 	forgets  int
 
 	inline atomic.Pointer[h2stream] // what the reader serves itself; nil: nothing
-	turns  atomic.Uint64            // number of the exchange that the reader has begun last
-	armed  atomic.Bool              // the timer runs
-	timer  *time.Timer              // calls watch; made by the first exchange
-	seen   uint64                   // turns when watch looked last; its own
+	armed  atomic.Bool              // h2Watch looks at the connection
+	seen   uint64                   // place of the exchange that watch saw last; its own
 
 	poked atomic.Bool // the reader is to look at the state instead of waiting
 
@@ -126,7 +120,7 @@ const (
 
 // newH2 makes an HTTP/2 connection of c, whose preface is still to be read.
 func newH2(c *conn) *h2conn {
-	h := &h2conn{conn: c, dec: h2.NewDecoder(), peer: h2.DefaultPeer, window: 65535, recv: h2Window,
+	h := &h2conn{conn: c, peer: h2.DefaultPeer, window: 65535, recv: h2Window,
 		resets: h2.NewBudget(h2.ResetBudget), idle: h2.NewBudget(h2.IdleBudget)}
 	if tc, ok := c.nc.(*tls.Conn); ok {
 		h.tc, h.rec = tc, c.sock.records
@@ -169,6 +163,7 @@ func (c *h2conn) read() (handed bool) {
 		}
 		if err == nil {
 			c.flush(false)
+			c.putKept()
 			if err = c.more(); err == errParked {
 				return false
 			}
@@ -352,7 +347,6 @@ func (c *h2conn) rest() bool {
 	if !may {
 		return false
 	}
-	c.kept = nil
 	until := c.quiet.Add(max(c.srv.Current().Limits().KeepAliveTimeout, h2MinIdle))
 	until = until.Add(time.Second - time.Duration(until.Nanosecond())) // together, see parkIdle
 	c.readBy = time.Time{}
@@ -419,9 +413,6 @@ func (c *h2conn) end(err error) {
 	for _, s := range dead {
 		s.bury()
 	}
-	if c.timer != nil {
-		c.timer.Stop()
-	}
 	if wrong {
 		c.srv.h2.broken(ce.Code)
 		c.misbehaved(c.srv.Current().Limits())
@@ -442,7 +433,7 @@ func (c *h2conn) end(err error) {
 	if c.rec != nil {
 		c.rec.rest()
 	}
-	c.kept = nil
+	c.putKept()
 	c.dismiss()
 	c.mu.Lock()
 	c.left = true
@@ -450,40 +441,5 @@ func (c *h2conn) end(err error) {
 	c.mu.Unlock()
 	if last {
 		c.finish()
-	}
-}
-
-// watch looks whether the reader is stuck in an exchange, and if it is, makes another
-// goroutine the reader. It is called by a timer while exchanges are served.
-func (c *h2conn) watch() {
-	s := c.inline.Load()
-	if s == nil {
-		c.armed.Store(false)
-		if s = c.inline.Load(); s == nil || c.armed.Swap(true) {
-			return
-		}
-	}
-	turns := c.turns.Load()
-	if at := s.place.Load(); turns == c.seen && at>>placeBits == turns { // s may be another exchange by now
-		s.leaveFrom(c, at)
-	}
-	c.seen = turns
-	c.timer.Reset(h2Slow)
-}
-
-// take begins an exchange on the goroutine of the reader.
-func (c *h2conn) take(s *h2stream) {
-	turn := uint64(c.srv.http2.Add(1)) // no exchange of any connection has the same
-	c.turns.Store(turn)
-	s.place.Store(turn<<placeBits | onReader)
-	c.inline.Store(s)
-	if c.armed.Load() {
-		return
-	}
-	if c.timer == nil {
-		c.timer = time.AfterFunc(time.Hour, c.watch) // watch uses it
-	}
-	if !c.armed.Swap(true) {
-		c.timer.Reset(h2Slow)
 	}
 }

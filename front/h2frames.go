@@ -294,15 +294,15 @@ func (c *h2conn) section(h h2.Header, block []byte, selfish bool) (handed bool, 
 	}
 	c.lastID = h.Stream
 	s := c.newStream(h.Stream)
-	c.head.Fields = &s.x.Req.Fields
+	s.head.Fields = &s.x.Req.Fields
 	most := max(s.lim.maxHead(), h2ListMin)
-	if err := c.dec.Decode(block, &c.head, most, false); err != nil {
+	if err := c.dec.Decode(block, &s.head, most, false); err != nil {
 		return false, err
 	}
-	if c.head.Malformed != "" {
+	if s.head.Malformed != "" {
 		c.misbehaved(s.lim)
 		c.srv.refused.Add(1)
-		return false, &h2.StreamError{Code: h2.ProtocolError, Msg: c.head.Malformed}
+		return false, &h2.StreamError{Code: h2.ProtocolError, Msg: s.head.Malformed}
 	}
 	return c.begin(s, h.Has(h2.EndStream)), nil
 }

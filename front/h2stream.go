@@ -31,6 +31,7 @@ const (
 // served until its handler has noticed.
 type h2stream struct {
 	c     *h2conn
+	head  h2.Head // of the request; its Fields are those of x
 	x     exchange.Exchange
 	site  Site
 	lim   *Limits
@@ -119,15 +120,24 @@ func (s *h2stream) renew(reads bool) {
 	streams.Put(s)
 }
 
-// begin serves a request whose head is c.head, on the goroutine of the reader. It
+// putKept gives back the stream that is kept for the next request: while the connection
+// waits, others find it warm.
+func (c *h2conn) putKept() {
+	if s := c.kept; s != nil {
+		c.kept, s.c = nil, nil
+		streams.Put(s)
+	}
+}
+
+// begin serves a request whose head is s.head, on the goroutine of the reader. It
 // returns true if another goroutine is the reader now.
 func (c *h2conn) begin(s *h2stream, ends bool) (handed bool) {
-	err := s.fill(&c.head, ends)
+	err := s.fill(&s.head, ends)
 	c.mu.Lock()
 	c.active++
 	s.over = ends
 	s.window = h2.Window(c.peer.Window)
-	s.rank = h2.ParseRank(c.head.Priority)
+	s.rank = h2.ParseRank(s.head.Priority)
 	c.mu.Unlock()
 	c.take(s)
 	s.serve(err)

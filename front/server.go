@@ -43,8 +43,9 @@ type Server struct {
 	parked                                   atomic.Int64
 	http10, http11, http2, http3             atomic.Int64
 
-	h2   h2Counters
-	quic quicCounters
+	h2      h2Counters
+	h2Watch h2Watch
+	quic    quicCounters
 
 	own   atomic.Pointer[ownLines]    // of the current second
 	ownH2 atomic.Pointer[ownFieldsOf] // the same for HTTP/2

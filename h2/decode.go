@@ -3,13 +3,8 @@ package h2
 import (
 	"strings"
 
-	"golang.org/x/net/http2/hpack"
-
 	"httpjet/exchange"
 )
-
-// TableSize is the size of the dynamic table that clients may fill.
-const TableSize = 4096
 
 // Head is a field section of a client as it is decoded: the head of a request, or its
 // trailers. Fields whose place is elsewhere are taken out of the list.
@@ -44,84 +39,48 @@ const (
 	seenProtocol
 )
 
-// Decoder decodes the field blocks of one connection. All of them have to pass
-// through it in their order, because each may change the table.
-type Decoder struct {
-	hp   *hpack.Decoder
-	head *Head
-}
-
-// NewDecoder returns a decoder for a new connection.
-func NewDecoder() *Decoder {
-	d := &Decoder{}
-	d.hp = hpack.NewDecoder(TableSize, d.emit)
-	return d
-}
-
-// Decode decodes a whole block into head, whose Fields are set: at most most bytes,
-// each field counted with 32 more; what is beyond is decoded and dropped. head is
-// nil for a block that nobody wants. The error is a *ConnError.
-func (d *Decoder) Decode(block []byte, head *Head, most int, trailers bool) error {
-	if head == nil {
-		head = &Head{Fields: &exchange.Fields{}, Malformed: "unwanted"}
-	} else {
-		*head = Head{Fields: head.Fields, most: most, trailers: trailers, crumbs: head.crumbs[:0]}
-	}
-	head.cookie = -1
-	d.head = head
-	_, err := d.hp.Write(block)
-	if e := d.hp.Close(); err == nil {
-		err = e
-	}
-	d.head = nil
-	if err != nil {
-		return &ConnError{CompressionError, "field block cannot be decoded"}
-	}
-	head.end()
-	return nil
-}
-
-// emit takes one field (RFC 9113 §8.2, §8.3).
-func (d *Decoder) emit(f hpack.HeaderField) {
-	h := d.head
+// room makes room for a field of this size, and reports whether it is wanted.
+func (h *Head) room(size int) bool {
 	if h.Malformed != "" || h.Large {
-		return
+		return false
 	}
-	if h.size += len(f.Name) + len(f.Value) + 32; h.size > h.most {
+	if h.size += size; h.size > h.most {
 		h.Large = true
-		return
+		return false
 	}
-	if !validValue(f.Value) {
+	return true
+}
+
+// put takes a field for which there is room (RFC 9113 §8.2, §8.3).
+func (h *Head) put(f *field) {
+	switch {
+	case f.badValue:
 		h.Malformed = "control byte in a field value"
-		return
-	}
-	if f.Name != "" && f.Name[0] == ':' {
-		h.pseudo(f.Name, f.Value)
-		return
-	}
-	h.regular = true
-	if !validName(f.Name) {
+	case f.kind >= pseudoMethod && f.kind <= pseudoOther:
+		h.pseudo(f)
+	case f.badName:
 		h.Malformed = "malformed field name"
-		return
+	default:
+		h.regular = true
+		h.field(f)
 	}
-	h.field(f.Name, trim(f.Value))
 }
 
 // pseudo takes a pseudo-header field: each once, before all other fields, and none in
 // trailers.
-func (h *Head) pseudo(name, value string) {
+func (h *Head) pseudo(f *field) {
 	var to *string
 	var bit uint8
-	switch name {
-	case ":method":
+	switch f.kind {
+	case pseudoMethod:
 		to, bit = &h.Method, seenMethod
-	case ":scheme":
+	case pseudoScheme:
 		to, bit = &h.Scheme, seenScheme
-	case ":authority":
+	case pseudoAuthority:
 		to, bit = &h.Authority, seenAuthority
-	case ":path":
+	case pseudoPath:
 		to, bit = &h.Path, seenPath
-	case ":protocol":
+	case pseudoProtocol:
 		to, bit = &h.Protocol, seenProtocol
 	}
 	switch {
@@ -133,70 +92,44 @@ func (h *Head) pseudo(name, value string) {
 		h.Malformed = "pseudo-header field behind others"
 	case h.seen&bit != 0:
 		h.Malformed = "pseudo-header field twice"
-	}
-	if h.Malformed == "" {
+	default:
 		h.seen |= bit
-		*to = value
+		*to = f.value
 	}
 }
 
-// field takes another field. The length of the name is looked at first: most names
-// are decided by it.
-func (h *Head) field(name, value string) {
-	switch len(name) {
-	case 2:
-		if name == "te" && !strings.EqualFold(value, "trailers") { // RFC 9113 §8.2.2
+// field takes another field.
+func (h *Head) field(f *field) {
+	switch f.kind {
+	case te: // RFC 9113 §8.2.2
+		if !strings.EqualFold(f.value, "trailers") {
 			h.Malformed = "te other than trailers"
 			return
 		}
-	case 4:
-		if name == "host" {
-			h.Host = value
-			h.Hosts++
+	case ofConnection:
+		h.Malformed = "field of an HTTP/1 connection"
+		return
+	case host:
+		h.Host = f.value
+		h.Hosts++
+		return
+	case cookie:
+		if h.crumb(f.value) {
 			return
 		}
-	case 6:
-		if name == "cookie" && h.crumb(value) {
-			return
-		}
-		if name == "expect" && strings.EqualFold(value, "100-continue") {
+	case expect:
+		if strings.EqualFold(f.value, "100-continue") {
 			h.Expect = true
 		}
-	case 7:
-		if name == "upgrade" {
-			h.Malformed = ofConnection
-			return
-		}
-	case 8:
-		if name == "priority" {
-			h.Priority = value
-		}
-	case 10:
-		if name == "connection" || name == "keep-alive" {
-			h.Malformed = ofConnection
-			return
-		}
-	case 14:
-		if name == "content-length" {
-			h.Length = value
-			h.Lengths++
-			return
-		}
-	case 16:
-		if name == "proxy-connection" {
-			h.Malformed = ofConnection
-			return
-		}
-	case 17:
-		if name == "transfer-encoding" {
-			h.Malformed = ofConnection
-			return
-		}
+	case priority:
+		h.Priority = f.value
+	case contentLength:
+		h.Length = f.value
+		h.Lengths++
+		return
 	}
-	h.Fields.Add(name, value)
+	h.Fields.Add(f.name, f.value)
 }
-
-const ofConnection = "field of an HTTP/1 connection"
 
 // crumb keeps a piece of a Cookie for the one field that it becomes (RFC 9113 §8.2.3)
 // and reports whether there were others before.
@@ -269,7 +202,25 @@ func validName(s string) bool {
 	return s != ""
 }
 
+// validValue looks at eight bytes at once while they are neither below 0x20 nor 0x7f; the
+// table has the word about others.
 func validValue(s string) bool {
+	for len(s) >= 8 {
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		// A byte borrows from the next one only if it is itself one of those.
+		del := w ^ 0x7f*ones
+		if ((w-0x20*ones)&^w|(del-ones)&^del)&(0x80*ones) != 0 && !eachValid(s[:8]) {
+			return false
+		}
+		s = s[8:]
+	}
+	return eachValid(s)
+}
+
+const ones = 0x0101010101010101
+
+func eachValid(s string) bool {
 	for i := range len(s) {
 		if class[s[i]]&classValue == 0 {
 			return false

@@ -143,7 +143,7 @@ func FuzzH2Head(f *testing.F) {
 		if most = min(max(most, 0), 64<<10); len(first)+len(second) > 64<<10 {
 			return
 		}
-		d := NewDecoder()
+		d := &Decoder{}
 		var h Head
 		for i, block := range [][]byte{first, second} {
 			h.Fields = &exchange.Fields{}
