@@ -20,3 +20,11 @@ func QueuedH2(s *Server) (n int) {
 	}
 	return n
 }
+
+// LookedAtH2 returns how many HTTP/2 connections are looked at for stuck readers, and
+// whether that goes on.
+func LookedAtH2(s *Server) (n int, runs bool) {
+	s.h2Watch.mu.Lock()
+	defer s.h2Watch.mu.Unlock()
+	return len(s.h2Watch.conns), s.h2Watch.runs
+}
