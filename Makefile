@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench soak interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test clean
+.PHONY: all build vet test check demo fuzz bench soak interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test deb-test-clean clean
 
 all: build vet test
 
@@ -76,6 +76,9 @@ deb: build ## dist/httpjet_VERSION_ARCH.deb
 
 deb-test: deb ## installs the package, runs it as its unit does, and removes it again; for root, on a machine that has none
 	packaging/test dist/httpjet_$(DEBVER)_$(ARCH).deb
+
+deb-test-clean: deb ## the same in a new Debian by debootstrap, where every file is looked at behind it; for root, takes minutes
+	packaging/test-clean dist/httpjet_$(DEBVER)_$(ARCH).deb
 
 clean:
 	rm -rf bin dist

@@ -543,3 +543,20 @@ func TestLinesAreWrittenTogether(t *testing.T) {
 		}
 	})
 }
+
+// What a line costs, in each format.
+func BenchmarkLine(b *testing.B) {
+	x, err := finished(func(x *exchange.Exchange) {
+		x.Route = exchange.Route{VHost: "site", Label: "/app/", Group: "app"}
+		x.TraceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+	}, hello)
+	buf := make([]byte, 0, 1024)
+	for name, format := range map[string]Format{"combined": Combined, "json": JSON, "completion": Completion} {
+		b.Run(name, func(b *testing.B) {
+			var c Clock
+			for b.Loop() {
+				buf = format.Line(buf[:0], x, err, &c, time.Time{})
+			}
+		})
+	}
+}

@@ -22,11 +22,21 @@ const (
 
 // Clock makes the times of lines, once for each second. The zero value is ready;
 // any number of goroutines may share one.
-type Clock struct{ last atomic.Pointer[second] }
+type Clock struct{ last, lastJSON atomic.Pointer[second] }
 
 type second struct {
 	unix int64
 	text []byte
+}
+
+// json returns the text of t up to its second, for lines of JSON.
+func (c *Clock) json(t time.Time) []byte {
+	s := c.lastJSON.Load()
+	if s == nil || s.unix != t.Unix() {
+		s = &second{t.Unix(), t.UTC().AppendFormat(nil, "2006-01-02T15:04:05.")}
+		c.lastJSON.Store(s)
+	}
+	return s.text
 }
 
 // at returns the text of t.
@@ -45,7 +55,7 @@ func (c *Clock) at(t time.Time) []byte {
 // if buf is large enough.
 func (f Format) Line(buf []byte, x *exchange.Exchange, err error, c *Clock, now time.Time) []byte {
 	if f == JSON || f == Completion {
-		return f.appendJSON(buf, x, err, now)
+		return f.appendJSON(buf, x, err, c, now)
 	}
 	buf = appendAddr(buf, x)
 	buf = append(buf, " - "...)

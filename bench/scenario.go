@@ -61,6 +61,12 @@ var scenarios = []scenario{
 		limits:  []limit{{"nginx", 0.80}, {"haproxy", 0.90}, {"caddy", 0.20}},
 	},
 	{
+		group: "observed", name: "observed", unit: perRequest, take: (*bench).wrk,
+		says:    "HTTP/1.1 proxy, 1 KiB, httpjet alone: lines of access log in JSON and a traceparent for each request, against combined lines and no trace; metrics in both",
+		entries: []entry{{"httpjet", observed, "/app/1k"}, {"httpjet-combined", httpjet, "/app/1k"}},
+		limits:  []limit{{"httpjet-combined", 1.06}},
+	},
+	{
 		group: "stream", name: "stream", unit: perGiB, take: (*bench).stream,
 		says: "HTTP/1.1 proxy, streams of 1 GiB in turn",
 		entries: append(at("/app/stream", nginx, caddy, httpjet),

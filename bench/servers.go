@@ -63,6 +63,7 @@ type values struct {
 	Files                int    // descriptors that it may open
 
 	RequestsPerConnection int
+	Observed              bool
 }
 
 var functions = template.FuncMap{
@@ -75,6 +76,8 @@ type server struct {
 	name    string
 	command []string
 	plain   bool // has no TLS
+
+	observed bool // httpjet tells as much of each request as it can
 }
 
 var (
@@ -86,6 +89,8 @@ var (
 		"-s", "malloc,64m", "-n", "{{.Dir}}/work", "-T", "none", "-p", "timeout_idle=60"}}
 	// Plain serve; its metrics are on by default, only their port is another.
 	httpjet = server{name: "httpjet", command: []string{"httpjet", "--root", "{{.Dir}}", "serve", "--metrics-addr", "{{.Metrics}}"}}
+	// The same with its lines of access log in JSON and traceparent for every request.
+	observed = server{name: "observed", command: httpjet.command, observed: true}
 )
 
 // cores is where the server and everything else run.
@@ -155,7 +160,12 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := b.files(s.name, dir, v); err != nil {
+	v.Observed = s.observed
+	folder := s.name
+	if s.observed {
+		folder = httpjet.name
+	}
+	if err := b.files(folder, dir, v); err != nil {
 		return nil, err
 	}
 	args := make([]string, len(s.command))
@@ -424,7 +434,7 @@ var page = func() string {
 // inEarnest makes sure that httpjet did what the others were spared: it counted
 // its requests and logged them.
 func (r *running) inEarnest() error {
-	if r.name != httpjet.name {
+	if r.name != httpjet.name && r.name != observed.name {
 		return nil
 	}
 	resp, err := http.Get("http://" + r.metrics + "/metrics")

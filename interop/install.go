@@ -42,6 +42,7 @@ var needed = []need{
 	{"/usr/lib/php/20220829/pdo_sqlite.so", "php8.2-sqlite3", "mediawiki"},
 	{"chromium", "chromium", "dashboard chromium"},
 	{"promtool", "prometheus", "documents"},
+	{"debootstrap", "debootstrap", "package"},
 	{"git", "git", "fastcgi"},
 	{"spawn-fcgi", "spawn-fcgi", "fastcgi"},
 	{"fcgiwrap", "fcgiwrap", "fastcgi"},

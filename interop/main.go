@@ -132,6 +132,7 @@ var sections = []section{
 	{"load", load, ""},
 	{"documents", documents, ""},
 	{"dashboard", dashboard, fully},
+	{"package", packaged, fully},
 	{"lsphp", lsphp, apart},
 	{"page-cache", pageCache, ""},
 	{"cache-tests", cacheTests, apart},

@@ -161,7 +161,14 @@ func limitState(f *exchange.Fields) {
 
 // fresh is a traceparent of a trace that begins here: sampled, with random ids
 // (R-TRACE-2).
-func fresh() string { return parentField(newTrace(), newSpan(), true) }
+func fresh() string {
+	var both [24]byte
+	rand.Read(both[:]) // once for both: never fails
+	id, span := [16]byte(both[:16]), [8]byte(both[16:])
+	id[0] |= 1
+	span[0] |= 1
+	return parentField(id, span, true)
+}
 
 // newTrace is a random trace id. Never zero, which nobody could read.
 func newTrace() (id [16]byte) {

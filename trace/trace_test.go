@@ -151,3 +151,16 @@ func FuzzValid(f *testing.F) {
 		}
 	})
 }
+
+// What it costs to give a request a trace of its own.
+func BenchmarkInject(b *testing.B) {
+	x := &exchange.Exchange{}
+	var f exchange.Fields
+	f.Add("Accept", "*/*")
+	f.Add("User-Agent", "curl/8")
+	b.ReportAllocs()
+	for b.Loop() {
+		Options{Mode: Inject}.Outgoing(x, &f, false)
+		f.Del("traceparent")
+	}
+}
