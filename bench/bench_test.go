@@ -247,6 +247,16 @@ func TestTreeIsRealistic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// With all that may be added, too.
+	v.Observed, v.Many = true, 2
+	if err := b.files("httpjet", b.dir, v); err != nil {
+		t.Fatal(err)
+	}
+	var more strings.Builder
+	if code := check.Run(check.Options{Root: b.dir, Strict: true}, &more); code != check.OK {
+		t.Errorf("check of the observed tree ends with %d:\n%s", code, &more)
+	}
+	v.Observed, v.Many = false, 0
 	if err := b.files("httpjet", b.dir, v); err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,7 @@ type values struct {
 
 	RequestsPerConnection int
 	Observed              bool
+	Many                  int // groups
 }
 
 var functions = template.FuncMap{
@@ -77,7 +78,10 @@ type server struct {
 	command []string
 	plain   bool // has no TLS
 
-	observed bool // httpjet tells as much of each request as it can
+	// Of httpjet: it tells as much of each request as it can; and it has so many groups
+	// of four peers more, each with a context.
+	observed bool
+	groups   int
 }
 
 var (
@@ -91,6 +95,9 @@ var (
 	httpjet = server{name: "httpjet", command: []string{"httpjet", "--root", "{{.Dir}}", "serve", "--metrics-addr", "{{.Metrics}}"}}
 	// The same with its lines of access log in JSON and traceparent for every request.
 	observed = server{name: "observed", command: httpjet.command, observed: true}
+	// The same with groups for 8,000 and for 1,000 peers.
+	grouped  = server{name: "grouped", command: httpjet.command, groups: 2000}
+	thousand = server{name: "thousand", command: httpjet.command, groups: 250}
 )
 
 // cores is where the server and everything else run.
@@ -160,9 +167,9 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 	if err != nil {
 		return nil, err
 	}
-	v.Observed = s.observed
+	v.Observed, v.Many = s.observed, s.groups
 	folder := s.name
-	if s.observed {
+	if s.command[0] == httpjet.command[0] {
 		folder = httpjet.name
 	}
 	if err := b.files(folder, dir, v); err != nil {

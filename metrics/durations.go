@@ -52,5 +52,5 @@ func (h *histogram) Describe(ch chan<- *prometheus.Desc) { ch <- h.desc }
 func (h *histogram) Collect(ch chan<- prometheus.Metric) {
 	var t tally
 	t.addDurations(h.of)
-	ch <- t.histogram(h.desc)
+	ch <- t.metric(h.desc)
 }

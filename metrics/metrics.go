@@ -4,14 +4,15 @@
 package metrics
 
 import (
+	"bufio"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 
 	"httpjet/exchange"
 )
@@ -75,7 +76,6 @@ func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), traffic: &traffic{}, errors: map[string]prometheus.Counter{}}
 	m.litespeed = &litespeed{m: m}
 	m.gauges.Store(&Gauges{})
-	m.registry.MustRegister(&upstream{m}, &routeCollector{m})
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.traffic.register(m.registry)
@@ -103,7 +103,6 @@ func New() *Metrics {
 	m.gauge("websocket_relays", "Upgraded connections relayed.", func(g *Gauges) func() int { return g.WebSocketRelays })
 	fastcgi, lsapi := m.gateways()
 	m.registry.MustRegister(&lookupCollector{m}, fastcgi, lsapi, &startedCollector{m}, &clientCollector{m}, &http2Collector{m}, &tlsCollector{m}, &compressionCollector{m}, &spanCollector{m}, &rateCollector{m}, &bufferCollector{m}, m.litespeed, &proxyCacheCollector{m}, newPageCacheCollector(m))
-	m.registry.MustRegister(newProbeCollector(func() func() []Probed { return m.gauges.Load().Probed }))
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "httpjet_log_access_dropped_lines_total", Help: "Access log lines that never reached their file."},
 		func() float64 { return float64(m.DroppedLines.Load()) }))
@@ -209,11 +208,40 @@ func (m *Metrics) Reloaded(err error) {
 // Watch sets where the gauges are read from.
 func (m *Metrics) Watch(g Gauges) { m.gauges.Store(&g) }
 
-// Handler answers a scrape, always in text format 0.0.4 (R-MET-1).
+// maxScrapes is how many are answered at once.
+const maxScrapes = 4
+
+// Handler answers a scrape, always in text format 0.0.4 (R-MET-1), at most maxScrapes at
+// once.
 func (m *Metrics) Handler() http.Handler {
-	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, DisableCompression: true})
+	var inFlight atomic.Int32
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Del("Accept") // would choose another format
-		h.ServeHTTP(w, r)
+		defer inFlight.Add(-1)
+		if inFlight.Add(1) > maxScrapes {
+			http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
+			return
+		}
+		families, err := m.registry.Gather()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		format := expfmt.NewFormat(expfmt.TypeTextPlain)
+		w.Header().Set("Content-Type", string(format))
+		out := bufio.NewWriterSize(w, fullBuffer)
+		enc := expfmt.NewEncoder(out, format)
+		for _, f := range families {
+			if enc.Encode(f) != nil {
+				return // a scraper that went away is nobody's concern here
+			}
+		}
+		if out.Flush() != nil || r.Method == http.MethodHead {
+			return
+		}
+		t := &text{w: w}
+		m.writeGroups(t)
+		m.writeProbed(t)
+		m.writeRoutes(t)
+		t.flush()
 	})
 }

@@ -1,10 +1,6 @@
 package metrics
 
-import (
-	"strconv"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "strconv"
 
 // Probed is what was counted of one peer that has a health check.
 type Probed struct {
@@ -15,41 +11,30 @@ type Probed struct {
 	Up, Down                   uint64 // transitions
 }
 
-// probeCollector reads, at each scrape, the peers that are probed now: no series
-// is registered, or forgotten, by a reload.
-type probeCollector struct {
-	read           func() func() []Probed
-	probes, health *prometheus.Desc
-}
-
-func newProbeCollector(read func() func() []Probed) *probeCollector {
-	return &probeCollector{read: read,
-		probes: prometheus.NewDesc("httpjet_proxy_peer_probes_total", "Health checks of a peer; skipped ones were due and not made.",
-			[]string{"scope", "group", "peer", "result"}, nil),
-		health: prometheus.NewDesc("httpjet_proxy_peer_health_transitions_total", "Times a peer became up or down by its health checks.",
-			[]string{"scope", "group", "peer", "to"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (c *probeCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- c.probes
-	ch <- c.health
-}
-
-// Collect implements prometheus.Collector.
-func (c *probeCollector) Collect(ch chan<- prometheus.Metric) {
-	read := c.read()
+// writeProbed tells, at each scrape, the peers that are probed now: no series is
+// registered, or forgotten, by a reload.
+func (m *Metrics) writeProbed(t *text) {
+	read := m.gauges.Load().Probed
 	if read == nil {
 		return
 	}
-	for _, p := range read() {
-		send := func(d *prometheus.Desc, n uint64, label string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), p.Scope, p.Group, strconv.Itoa(p.Peer), label)
-		}
-		send(c.probes, p.Succeeded, "success")
-		send(c.probes, p.Failed, "failure")
-		send(c.probes, p.Skipped, "skipped")
-		send(c.health, p.Up, "up")
-		send(c.health, p.Down, "down")
+	probed := read()
+	labels := make([][3]string, len(probed))
+	for i := range probed {
+		p := &probed[i]
+		labels[i] = [3]string{label("group", p.Group), label("peer", strconv.Itoa(p.Peer)), label("scope", p.Scope)}
+	}
+	t.family("httpjet_proxy_peer_probes_total", "counter", "Health checks of a peer; skipped ones were due and not made.")
+	for i := range probed {
+		p, l := &probed[i], &labels[i]
+		t.count(p.Succeeded, l[0], l[1], `result="success"`, l[2])
+		t.count(p.Failed, l[0], l[1], `result="failure"`, l[2])
+		t.count(p.Skipped, l[0], l[1], `result="skipped"`, l[2])
+	}
+	t.family("httpjet_proxy_peer_health_transitions_total", "counter", "Times a peer became up or down by its health checks.")
+	for i := range probed {
+		p, l := &probed[i], &labels[i]
+		t.count(p.Up, l[0], l[1], l[2], `to="up"`)
+		t.count(p.Down, l[0], l[1], l[2], `to="down"`)
 	}
 }

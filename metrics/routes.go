@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -52,28 +54,6 @@ type Routed struct {
 // WatchRoutes sets where the routes are read from, at every scrape.
 func (m *Metrics) WatchRoutes(read func() []Routed) { m.routes.Store(&read) }
 
-// routeCollector tells of the routes of the generation in force, and of their
-// virtual hosts as the sums.
-type routeCollector struct{ m *Metrics }
-
-var (
-	routeRequests = prometheus.NewDesc("httpjet_route_requests_total", "Requests finished, by context, map or kind of file, and status.",
-		[]string{"vhost", "route", "code"}, nil)
-	routeDuration = prometheus.NewDesc("httpjet_route_duration_seconds", "Time from the end of the request head to the last response byte.",
-		[]string{"vhost", "route"}, nil)
-	hostRequests = prometheus.NewDesc("httpjet_requests_by_vhost", "Requests finished, by virtual host.", []string{"vhost"}, nil)
-	hostReplies  = prometheus.NewDesc("httpjet_responses_by_vhost", "Responses, by virtual host and class of status.", []string{"vhost", "class"}, nil)
-	hostDuration = prometheus.NewDesc("httpjet_request_duration_by_vhost_seconds",
-		"Time from the end of the request head to the last response byte.", []string{"vhost"}, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (c *routeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{routeRequests, routeDuration, hostRequests, hostReplies, hostDuration} {
-		ch <- d
-	}
-}
-
 // tally is what series of the same labels add up to.
 type tally struct {
 	codes   map[int]uint64
@@ -100,8 +80,17 @@ func (t *tally) addDurations(d *durations) {
 	t.seconds += time.Duration(d.nanos.Load()).Seconds()
 }
 
-// histogram returns the tally as a metric.
-func (t *tally) histogram(d *prometheus.Desc, labels ...string) prometheus.Metric {
+// boundLabels are the bounds of buckets as labels.
+var boundLabels = func() (all [len(bounds) + 1]string) {
+	for i, b := range bounds {
+		all[i] = label("le", strconv.FormatFloat(b.Seconds(), 'g', -1, 64))
+	}
+	all[len(bounds)] = label("le", "+Inf")
+	return all
+}()
+
+// metric returns the tally as one of the registry.
+func (t *tally) metric(d *prometheus.Desc) prometheus.Metric {
 	count, cumulative := uint64(0), map[float64]uint64{}
 	for i, n := range t.buckets {
 		count += n
@@ -109,36 +98,75 @@ func (t *tally) histogram(d *prometheus.Desc, labels ...string) prometheus.Metri
 			cumulative[bounds[i].Seconds()] = count
 		}
 	}
-	return prometheus.MustNewConstHistogram(d, count, t.seconds, cumulative, labels...)
+	return prometheus.MustNewConstHistogram(d, count, t.seconds, cumulative)
 }
 
-// Collect implements prometheus.Collector.
-func (c *routeCollector) Collect(ch chan<- prometheus.Metric) {
+// histogram writes the tally as one; the labels come before that of the bound.
+func (t *tally) histogram(w *text, labels ...string) {
+	count := uint64(0)
+	all := append(labels, "")
+	for i, n := range t.buckets {
+		count += n
+		all[len(all)-1] = boundLabels[i]
+		w.part("_bucket", count, all...)
+	}
+	w.sum(t.seconds, labels...)
+	w.part("_count", count, labels...)
+}
+
+// writeRoutes tells of the routes of the generation in force, and of their virtual hosts
+// as the sums, in the order in which the configuration has them.
+func (m *Metrics) writeRoutes(w *text) {
 	type key struct{ host, route string }
 	routes, hosts := map[key]*tally{}, map[string]*tally{}
-	c.m.eachRoute(func(host, label string, r *Route) {
-		for _, t := range []*tally{at(routes, key{host, label}), at(hosts, host)} {
-			t.add(r)
+	var routesBy []key
+	var hostsBy []string
+	m.eachRoute(func(host, route string, r *Route) {
+		k := key{host, route}
+		if routes[k] == nil {
+			routesBy = append(routesBy, k)
 		}
+		if hosts[host] == nil {
+			hostsBy = append(hostsBy, host)
+		}
+		at(routes, k).add(r)
+		at(hosts, host).add(r)
 	})
-	for k, t := range routes {
-		for code, n := range t.codes {
-			ch <- prometheus.MustNewConstMetric(routeRequests, prometheus.CounterValue, float64(n), k.host, k.route, strconv.Itoa(code))
+	w.family("httpjet_route_requests_total", "counter", "Requests finished, by context, map or kind of file, and status.")
+	for _, k := range routesBy {
+		for _, code := range slices.Sorted(maps.Keys(routes[k].codes)) {
+			w.count(routes[k].codes[code], label("code", strconv.Itoa(code)), label("route", k.route), label("vhost", k.host))
 		}
-		ch <- t.histogram(routeDuration, k.host, k.route)
 	}
-	for host, t := range hosts {
-		total, classes := uint64(0), [statusPages]uint64{}
-		for code, n := range t.codes {
-			total += n
-			classes[code/100] += n
-		}
-		ch <- prometheus.MustNewConstMetric(hostRequests, prometheus.UntypedValue, float64(total), host)
+	w.family("httpjet_route_duration_seconds", "histogram", "Time from the end of the request head to the last response byte.")
+	for _, k := range routesBy {
+		routes[k].histogram(w, label("route", k.route), label("vhost", k.host))
+	}
+	w.family("httpjet_requests_by_vhost", "untyped", "Requests finished, by virtual host.")
+	for _, host := range hostsBy {
+		total, _ := hosts[host].classes()
+		w.count(total, label("vhost", host))
+	}
+	w.family("httpjet_responses_by_vhost", "untyped", "Responses, by virtual host and class of status.")
+	for _, host := range hostsBy {
+		_, classes := hosts[host].classes()
 		for class := 2; class < statusPages; class++ {
-			ch <- prometheus.MustNewConstMetric(hostReplies, prometheus.UntypedValue, float64(classes[class]), host, strconv.Itoa(class)+"xx")
+			w.count(classes[class], classLabels[class], label("vhost", host))
 		}
-		ch <- t.histogram(hostDuration, host)
 	}
+	w.family("httpjet_request_duration_by_vhost_seconds", "histogram", "Time from the end of the request head to the last response byte.")
+	for _, host := range hostsBy {
+		hosts[host].histogram(w, label("vhost", host))
+	}
+}
+
+// classes are the sums by class of status, and that of all.
+func (t *tally) classes() (total uint64, classes [statusPages]uint64) {
+	for code, n := range t.codes {
+		total += n
+		classes[code/100] += n
+	}
+	return total, classes
 }
 
 // eachRoute calls f with every route and its labels, as they are told.

@@ -62,12 +62,8 @@ log_access_dropped_lines_total process_rss_bytes`
 // rewrite_outcome_*_total (outcomes of rules are not remembered), purges_forwarded,
 // purges_received and peer_fetch_* (caches are not shared).
 func TestSpecifiedFamilies(t *testing.T) {
-	families, err := full().registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	have := map[string][]string{}
-	for _, f := range families {
+	for _, f := range families(t, full()) {
 		labels := []string{}
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, l.GetName())

@@ -1,10 +1,10 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Group is an upstream group at the time of a scrape (R-MET-2).
@@ -35,81 +35,112 @@ type Peer struct {
 // WatchGroups sets where the groups are read from, at every scrape.
 func (m *Metrics) WatchGroups(read func() []Group) { m.groups.Store(&read) }
 
-// upstream collects the groups of the generation in force. Nothing is registered
-// or forgotten at a reload: what is gone is not told any more.
-type upstream struct{ m *Metrics }
+// groupLabels are the labels of a group, and of peers by ordinal.
+type groupLabels struct{ group, scope string }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("httpjet_proxy_"+name, help, append([]string{"scope", "group"}, labels...), nil)
-}
-
-var (
-	failovers  = desc("failover_total", "Moves to another peer of the group, because a dial failed; retries are not among them.")
-	noUpstream = desc("no_upstream_total", "Requests for which no peer of the group was eligible.")
-	healthy    = desc("peer_healthy", "1 if active probes say so, or there are none.", "peer")
-	draining   = desc("peer_draining", "1 for a peer that gets no new request.", "peer")
-	active     = desc("peer_active_requests", "Requests and tunnels that are with the peer.", "peer")
-	selections = desc("peer_selections_total", "Attempts for which the peer was chosen.", "peer")
-	replies    = desc("peer_responses_total", "Reply heads of the peer, by class of status.", "peer", "class")
-	failures   = desc("peer_prehead_failures_total", "Attempts that ended without a reply head, by reason.", "peer", "reason")
-	pools      = desc("pool_connections", "Connections to the peer; a tunnel is a busy one. Over HTTP/2 busy is requests.", "peer", "state")
-	state      = desc("peer_breaker_state", "0 closed, 1 open, 2 half-open.", "peer", "breaker")
-	attempts   = desc("peer_attempts_total", "Attempts that have ended, by outcome; a request may need several.", "peer", "outcome")
-	duration   = desc("peer_attempt_duration_seconds", "Time of the attempts that have ended, from the choice of the peer to the last byte of the answer.", "peer")
-	retries    = desc("peer_retries_total", "Attempts at the peer that repeat one that had been sent before.", "peer")
-	limited    = desc("peer_rate_limited_total", "Choices that passed the peer over because its rate limit was reached.", "peer")
-	trips      = desc("peer_breaker_trips_total", "How often the breaker opened.", "peer", "breaker")
-)
-
-// Describe implements prometheus.Collector.
-func (u *upstream) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{failovers, noUpstream, healthy, draining, active, selections, replies, failures, attempts, duration, retries, limited, pools, state, trips} {
-		ch <- d
+// words are all keys of maps of peers, in order, as labels.
+func words(groups []Group, name string, of func(*Peer) map[string]uint64) (keys, labels []string) {
+	seen := map[string]bool{}
+	for i := range groups {
+		for n := range groups[i].Peers {
+			for k := range of(&groups[i].Peers[n]) {
+				seen[k] = true
+			}
+		}
 	}
+	keys = slices.Sorted(maps.Keys(seen))
+	for _, k := range keys {
+		labels = append(labels, label(name, k))
+	}
+	return keys, labels
 }
 
-// Collect implements prometheus.Collector.
-func (u *upstream) Collect(ch chan<- prometheus.Metric) {
-	read := u.m.groups.Load()
+// writeGroups tells the groups of the generation in force. Nothing is registered
+// or forgotten at a reload: what is gone is not told any more.
+func (m *Metrics) writeGroups(t *text) {
+	read := m.groups.Load()
 	if read == nil {
 		return
 	}
-	for _, g := range (*read)() {
-		send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{g.Scope, g.Name}, labels...)...)
-		}
-		send(failovers, prometheus.CounterValue, float64(g.Failovers))
-		send(noUpstream, prometheus.CounterValue, float64(g.NoUpstream))
-		for i, p := range g.Peers {
-			n := strconv.Itoa(i)
-			send(healthy, prometheus.GaugeValue, number(p.Healthy), n)
-			send(draining, prometheus.GaugeValue, number(p.Draining), n)
-			send(active, prometheus.GaugeValue, float64(p.Active), n)
-			send(selections, prometheus.CounterValue, float64(p.Selections), n)
-			for class := 2; class < len(p.Replies); class++ {
-				send(replies, prometheus.CounterValue, float64(p.Replies[class]), n, strconv.Itoa(class)+"xx")
+	groups := (*read)()
+	labels, most := make([]groupLabels, len(groups)), 0
+	for i := range groups {
+		labels[i] = groupLabels{label("group", groups[i].Name), label("scope", groups[i].Scope)}
+		most = max(most, len(groups[i].Peers))
+	}
+	ordinals := make([]string, most)
+	for n := range ordinals {
+		ordinals[n] = label("peer", strconv.Itoa(n))
+	}
+	each := func(name, kind, help string, write func(p *Peer, group, peer, scope string)) {
+		t.family("httpjet_proxy_"+name, kind, help)
+		for i := range groups {
+			for n := range groups[i].Peers {
+				write(&groups[i].Peers[n], labels[i].group, ordinals[n], labels[i].scope)
 			}
-			for reason, count := range p.Failures {
-				send(failures, prometheus.CounterValue, float64(count), n, reason)
-			}
-			for outcome, count := range p.Attempts {
-				send(attempts, prometheus.CounterValue, float64(count), n, outcome)
-			}
-			ch <- prometheus.MustNewConstSummary(duration, p.Timed, p.Took.Seconds(), nil, g.Scope, g.Name, n)
-			send(retries, prometheus.CounterValue, float64(p.Retries), n)
-			send(limited, prometheus.CounterValue, float64(p.RateLimited), n)
-			send(pools, prometheus.GaugeValue, float64(p.Idle), n, "idle")
-			send(pools, prometheus.GaugeValue, float64(p.Busy), n, "busy")
-			send(pools, prometheus.GaugeValue, float64(p.Dialing), n, "dialing")
-			send(state, prometheus.GaugeValue, float64(p.Dial), n, "dial")
-			send(state, prometheus.GaugeValue, float64(p.Response), n, "response")
-			send(trips, prometheus.CounterValue, float64(p.DialTrips), n, "dial")
-			send(trips, prometheus.CounterValue, float64(p.ResponseTrips), n, "response")
 		}
 	}
+	one := func(name, kind, help string, value func(p *Peer) uint64) {
+		each(name, kind, help, func(p *Peer, group, peer, scope string) { t.count(value(p), group, peer, scope) })
+	}
+	t.family("httpjet_proxy_failover_total", "counter", "Moves to another peer of the group, because a dial failed; retries are not among them.")
+	for i := range groups {
+		t.count(groups[i].Failovers, labels[i].group, labels[i].scope)
+	}
+	t.family("httpjet_proxy_no_upstream_total", "counter", "Requests for which no peer of the group was eligible.")
+	for i := range groups {
+		t.count(groups[i].NoUpstream, labels[i].group, labels[i].scope)
+	}
+	one("peer_healthy", "gauge", "1 if active probes say so, or there are none.", func(p *Peer) uint64 { return number(p.Healthy) })
+	one("peer_draining", "gauge", "1 for a peer that gets no new request.", func(p *Peer) uint64 { return number(p.Draining) })
+	one("peer_active_requests", "gauge", "Requests and tunnels that are with the peer.", func(p *Peer) uint64 { return uint64(max(0, p.Active)) })
+	one("peer_selections_total", "counter", "Attempts for which the peer was chosen.", func(p *Peer) uint64 { return p.Selections })
+	one("peer_retries_total", "counter", "Attempts at the peer that repeat one that had been sent before.", func(p *Peer) uint64 { return p.Retries })
+	one("peer_rate_limited_total", "counter", "Choices that passed the peer over because its rate limit was reached.", func(p *Peer) uint64 { return p.RateLimited })
+	each("peer_responses_total", "counter", "Reply heads of the peer, by class of status.", func(p *Peer, group, peer, scope string) {
+		for class := 2; class < len(p.Replies); class++ {
+			t.count(p.Replies[class], classLabels[class], group, peer, scope)
+		}
+	})
+	reasons, reasonLabels := words(groups, "reason", func(p *Peer) map[string]uint64 { return p.Failures })
+	each("peer_prehead_failures_total", "counter", "Attempts that ended without a reply head, by reason.", func(p *Peer, group, peer, scope string) {
+		for i, reason := range reasons {
+			if n, told := p.Failures[reason]; told {
+				t.count(n, group, peer, reasonLabels[i], scope)
+			}
+		}
+	})
+	outcomes, outcomeLabels := words(groups, "outcome", func(p *Peer) map[string]uint64 { return p.Attempts })
+	each("peer_attempts_total", "counter", "Attempts that have ended, by outcome; a request may need several.", func(p *Peer, group, peer, scope string) {
+		for i, outcome := range outcomes {
+			if n, told := p.Attempts[outcome]; told {
+				t.count(n, group, outcomeLabels[i], peer, scope)
+			}
+		}
+	})
+	each("peer_attempt_duration_seconds", "summary", "Time of the attempts that have ended, from the choice of the peer to the last byte of the answer.", func(p *Peer, group, peer, scope string) {
+		t.sum(p.Took.Seconds(), group, peer, scope)
+		t.part("_count", p.Timed, group, peer, scope)
+	})
+	each("pool_connections", "gauge", "Connections to the peer; a tunnel is a busy one. Over HTTP/2 busy is requests.", func(p *Peer, group, peer, scope string) {
+		t.count(uint64(max(0, p.Idle)), group, peer, scope, `state="idle"`)
+		t.count(uint64(max(0, p.Busy)), group, peer, scope, `state="busy"`)
+		t.count(uint64(max(0, p.Dialing)), group, peer, scope, `state="dialing"`)
+	})
+	each("peer_breaker_state", "gauge", "0 closed, 1 open, 2 half-open.", func(p *Peer, group, peer, scope string) {
+		t.count(uint64(p.Dial), `breaker="dial"`, group, peer, scope)
+		t.count(uint64(p.Response), `breaker="response"`, group, peer, scope)
+	})
+	each("peer_breaker_trips_total", "counter", "How often the breaker opened.", func(p *Peer, group, peer, scope string) {
+		t.count(p.DialTrips, `breaker="dial"`, group, peer, scope)
+		t.count(p.ResponseTrips, `breaker="response"`, group, peer, scope)
+	})
 }
 
-func number(b bool) float64 {
+// classLabels are the classes of status as labels; 0 and 1 are not told.
+var classLabels = [...]string{2: `class="2xx"`, `class="3xx"`, `class="4xx"`, `class="5xx"`}
+
+func number(b bool) uint64 {
 	if b {
 		return 1
 	}
