@@ -16,6 +16,8 @@
 //   - a request whose upstream was killed got anything but its answer, a 502, 503 or
 //     504 with a reason, or a cut;
 //   - a process of httpjet ended with another status than 0, or logged a bug;
+//   - the access log, with all its rotated files, has a line that is not whole or that
+//     is there twice, or none for a request that was answered;
 //   - memory, descriptors or goroutines grew, or did not come back at the end.
 //
 // What is excused is counted and told too: requests to upstreams that were down,
@@ -146,6 +148,9 @@ func (s *soak) end() {
 	}
 	for _, line := range s.jet.complaints() {
 		s.fault(fmt.Errorf("the log says: %s", line))
+	}
+	if err := s.readLog(); err != nil {
+		s.fault(err)
 	}
 }
 

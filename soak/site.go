@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"html"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
@@ -73,7 +74,8 @@ func (s *site) close() {
 const serverFile = `<httpServerConfig>
   <tuning><keepAliveTimeout>{{keep}}</keepAliveTimeout><gracefulShutdownTimeout>{{grace}}</gracefulShutdownTimeout><tunnelCloseDelay>0</tunnelCloseDelay><enableGzipCompress>1</enableGzipCompress></tuning>
   <cache><cacheEngine>1</cacheEngine><cachePolicy><maxStaleAge>10</maxStaleAge></cachePolicy><storage><cacheStorePath>$SERVER_ROOT/cachedata</cacheStorePath></storage></cache>
-  <logging><log><fileName>$SERVER_ROOT/logs/error.log</fileName><logLevel>INFO</logLevel></log></logging>
+  <logging><log><fileName>$SERVER_ROOT/logs/error.log</fileName><logLevel>INFO</logLevel></log>
+    <accessLog><fileName>$SERVER_ROOT/logs/access.log</fileName><rollingSize>1M</rollingSize><compressArchive>1</compressArchive><logFormat>{{line}}</logFormat></accessLog></logging>
   <virtualHost><name>soak</name><vhRoot>$SERVER_ROOT</vhRoot><configFile>conf/soak.xml</configFile></virtualHost>
   <listener><name>Plain</name><address>{{plain}}</address>{{map}}</listener>
   <listener><name>Secure</name><address>{{secure}}</address><secure>1</secure><keyFile>$SERVER_ROOT/conf/key.pem</keyFile><certFile>$SERVER_ROOT/conf/cert.pem</certFile>{{map}}</listener>
@@ -130,7 +132,7 @@ func (s *site) configure(version int) error {
 		extra = "  <listener><name>Extra</name><address>{{extra}}</address>{{map}}</listener>\n"
 	}
 	fill := strings.NewReplacer("{{keep}}", fmt.Sprint(keepAlive.Seconds()), "{{grace}}", fmt.Sprint(grace.Seconds()),
-		"{{plain}}", s.plain, "{{secure}}", s.secure, "{{extra}}", s.extra, "{{map}}", hosts,
+		"{{plain}}", s.plain, "{{secure}}", s.secure, "{{extra}}", s.extra, "{{map}}", hosts, "{{line}}", html.EscapeString(lineFormat),
 		"{{app}}", s.app.address, "{{second}}", s.second.address, "{{frail}}", s.frail.address, "{{left}}", s.left.address, "{{right}}", s.right.address,
 		"{{ws}}", s.ws.address, "{{weights}}", fmt.Sprintf("%d,2", 1+version%3), "{{version}}", fmt.Sprint(version))
 	if err := s.put("conf/soak.xml", []byte(fill.Replace(hostFile))); err != nil {

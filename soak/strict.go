@@ -48,7 +48,8 @@ func (c *strict) fetch(a ask) (fresh bool, err error) {
 	idle, before := time.Since(c.used), c.asked
 	c.asked = time.Now()
 	c.conn.SetDeadline(time.Now().Add(patience))
-	_, err = fmt.Fprintf(c.conn, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", a.method, a.target, idField, a.id, len(a.post), a.post)
+	n := asked.next()
+	_, err = fmt.Fprintf(c.conn, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s: %s\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", a.method, a.target, idField, a.id, lineField, lineOfSome(n), len(a.post), a.post)
 	late := time.Since(before) > keepAlive // on a machine where a request may take seconds to be sent
 	var resp *http.Response
 	if err == nil {
@@ -66,7 +67,9 @@ func (c *strict) fetch(a ask) (fresh bool, err error) {
 		return false, err
 	}
 	defer resp.Body.Close()
-	err = a.check(resp)
+	if err = a.check(resp); err == nil {
+		asked.note(n)
+	}
 	if c.used = time.Now(); err != nil || resp.Close {
 		c.close()
 	}
@@ -91,7 +94,9 @@ func (s *soak) onExtra(int) func(*rand.Rand) error {
 	return func(r *rand.Rand) error {
 		before := s.extraAt.Load()
 		fresh, err := c.fetch(random(r))
-		if fresh && errors.Is(err, syscall.ECONNREFUSED) && (before != 0 || s.extraAt.Load() != 0) {
+		dial, ok := errors.AsType[*net.OpError](err)
+		if fresh && ok && dial.Op == "dial" && (before != 0 || s.extraAt.Load() != 0) &&
+			(errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)) { // reset: it came between the last accept and the close
 			return excuse{"refused where the listener was not there", err}
 		}
 		return err
@@ -198,7 +203,7 @@ func (s *soak) socket(secure bool) (*websocket.Conn, error) {
 	if secure {
 		url = "wss://" + s.secure + "/ws"
 	}
-	c, resp, err := d.Dial(url, nil)
+	c, resp, err := d.Dial(url, http.Header{lineField: {lineOfSome(asked.next())}}) // its line comes with its end, whenever that is
 	if err != nil && resp != nil {
 		return nil, wrongf("WebSocket: %w: %s", err, resp.Status)
 	}

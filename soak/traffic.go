@@ -144,13 +144,18 @@ func fetch(c *http.Client, base string, a ask) error {
 	if err != nil {
 		return err
 	}
+	n := asked.next()
 	req.Header.Set(idField, a.id)
+	req.Header.Set(lineField, lineOfSome(n))
 	resp, err := c.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	return a.check(resp)
+	if err = a.check(resp); err == nil {
+		asked.note(n)
+	}
+	return err
 }
 
 // refusal is an answer with another status than 200.
@@ -248,7 +253,8 @@ func (s *soak) slowly(int) func(*rand.Rand) error {
 		defer c.Close()
 		c.SetDeadline(time.Now().Add(patience))
 		a := ask{method: "GET", target: "/app/slow?n=40000&pieces=1", want: content("slow", 40_000)}
-		for part := range slices.Chunk([]byte("GET "+a.target+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 8) {
+		n := asked.next()
+		for part := range slices.Chunk(fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s: %s\r\nConnection: close\r\n\r\n", a.target, lineField, lineOf(n, 0)), 8) {
 			if _, err := c.Write(part); err != nil {
 				return err
 			}
@@ -259,7 +265,10 @@ func (s *soak) slowly(int) func(*rand.Rand) error {
 			return err
 		}
 		defer resp.Body.Close()
-		return a.check(resp)
+		if err = a.check(resp); err == nil {
+			asked.note(n)
+		}
+		return err
 	}
 }
 
