@@ -23,8 +23,9 @@ const maxAnyHosts = 1024
 // do, makes room for a new one. Their pools are leased as all others are: equal hosts of
 // two generations share theirs.
 type anyHosts struct {
-	kept *Kept
-	most int
+	kept  *Kept
+	trust trust
+	most  int
 
 	mu    sync.Mutex
 	list  map[anyHostKey]*anyHost
@@ -45,7 +46,7 @@ type anyHost struct {
 // What is the same for all of them is built here.
 func (b *builder) anyHost(h *host) func(scheme, authority string) (*contexts.Target, error) {
 	if b.anyHosts == nil {
-		b.anyHosts = &anyHosts{kept: b.kept, most: maxAnyHosts, list: map[anyHostKey]*anyHost{}}
+		b.anyHosts = &anyHosts{kept: b.kept, trust: b.trust, most: maxAnyHosts, list: map[anyHostKey]*anyHost{}}
 		b.g.leases = append(b.g.leases, b.anyHosts.end)
 	}
 	p := adHocProcessor(h.Name, "any host")
@@ -82,14 +83,16 @@ func (a *anyHosts) find(vhost string, address xmlconf.Address, d *xmlconf.ExtPro
 	t := extproc.Target{Scope: "vhost:" + vhost, Name: d.Name, Kind: extproc.KindProxy, Scheme: schemes[address.Scheme],
 		Network: address.Network, Address: address.Address, TLSName: address.TLSName,
 		MaxConns: d.MaxConns, InitTimeout: d.InitTimeout, KeepAlive: d.PcKeepAliveTimeout, HeadTimeout: d.ResponseTimeout}
-	client, release := a.kept.Proxies.Acquire(t, func() ProxyClient { return newProxyClient(&a.kept.Dialer, t, nil) })
+	base, id := a.trust.of(t.Scheme)
+	t.TLSID = id
+	client, release := a.kept.Proxies.Acquire(t, func() ProxyClient { return newProxyClient(&a.kept.Dialer, t, base) })
 	e := &anyHost{release: release, used: a.clock}
 	e.group = groups.New(groups.Options{Scope: t.Scope, Name: d.Name, State: groups.NewState(1, nil, groups.Breaker{}),
 		Peers: []groups.Peer{{ID: key.address, Client: client}}})
 	h := *same
 	h.Group = e.group
 	h.Upgrade = &wsrelay.Handler{Group: e.group, Forward: h.Forward, InitTimeout: d.InitTimeout, IdleTimeout: d.WSIdleTimeout, Tunnels: h.Tunnels}
-	e.target = &contexts.Target{Handler: &h, Serves: exchange.Proxy, Scope: t.Scope, Group: d.Name, Secure: t.Scheme == extproc.H1S || t.Scheme == extproc.H2S}
+	e.target = &contexts.Target{Handler: &h, Serves: exchange.Proxy, Scope: t.Scope, Group: d.Name, Secure: isSecure(t.Scheme)}
 	a.list[key] = e
 	return e.target, nil
 }

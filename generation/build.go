@@ -37,6 +37,7 @@ type builder struct {
 	static   map[string]*static.Handler // by what differs between them
 	peers    []probes.Peer              // that have a health check
 	probed   map[peerKey]bool
+	trust    trust
 	anyHosts *anyHosts // nil: no rule names hosts of requests
 	prints   xmlconf.Fingerprints
 	open     *tunnels.Set // tunnels that begin with this generation
@@ -74,6 +75,7 @@ func Build(cfg *xmlconf.Config, kept *Kept, opt Options, fs *xmlconf.Findings) *
 	b.buildTracing()
 	b.buildServerAccess()
 	b.buildClients()
+	b.buildTrust()
 	b.server = b.buildProcessors("server", cfg.Server.ExtProcessors, nil)
 	for _, h := range cfg.VHosts {
 		b.buildVHost(h)

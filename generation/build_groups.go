@@ -126,6 +126,9 @@ func (b *builder) client(t extproc.Target, base *tls.Config) extproc.Client {
 	if t.Kind != extproc.KindProxy {
 		return b.application(t, b.kept.Dialer.Dial)
 	}
+	if base == nil { // of a host that nothing describes
+		base, t.TLSID = b.trust.of(t.Scheme)
+	}
 	c, release := b.kept.Proxies.Acquire(t, func() ProxyClient { return newProxyClient(&b.kept.Dialer, t, base) })
 	b.g.leases = append(b.g.leases, release)
 	return c

@@ -125,8 +125,12 @@ func (b *builder) describe(p *processor) {
 	for i := range d.Targets {
 		p.peers = append(p.peers, peer{p, i})
 	}
-	if d.UpstreamTLS != nil {
+	switch secure := p.kind == xmlconf.KindProxy && isSecure(schemes[d.Targets[0].Scheme]); {
+	case d.UpstreamTLS != nil:
 		b.buildUpstreamTLS(p)
+	case secure:
+		p.fault = b.trust.fault
+		p.tls, p.tlsID = b.trust.conf, b.trust.id
 	}
 }
 

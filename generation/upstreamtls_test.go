@@ -108,3 +108,77 @@ func TestUpstreamTLSFaults(t *testing.T) {
 		t.Errorf("%v; degraded %v, %d clients", fs.All(), g.Degraded, r.kept.Proxies.Len())
 	}
 }
+
+// sslDefaultCAFile and sslDefaultCAPath are whom upstreams over TLS are verified by that
+// name nobody, and part of the identity of their pools; one that names a caFile, or
+// verifies nothing, is as it was.
+func TestDefaultAuthorities(t *testing.T) {
+	r := newGroupTree(t)
+	r.writePair("own.test", time.Hour)
+	r.writePair("cas/other.test", time.Hour)
+	one := func(tls string) {
+		r.write("conf/one.xml", `<virtualHostConfig><docRoot>html</docRoot>
+  <extProcessor><type>proxy</type><name>app</name><address>https://127.0.0.1:9000</address>`+tls+`</extProcessor>
+  <context><type>proxy</type><uri>/app/</uri><handler>app</handler></context></virtualHostConfig>`)
+	}
+	tuning := func(text string) {
+		r.write("conf/httpd_config.xml", strings.Replace(groupServer, "<httpServerConfig>", "<httpServerConfig><tuning>"+text+"</tuning>", 1))
+	}
+	ids := map[string]string{}
+	f := func(what string, like string) {
+		t.Helper()
+		g, fs := r.build()
+		defer g.Retire()
+		if fs.Failed() || len(g.Degraded) > 0 || r.kept.Proxies.Len() != 1 {
+			t.Fatal(what, fs.All(), g.Degraded, r.kept.Proxies.Len())
+		}
+		for _, c := range r.kept.Proxies.Values() {
+			ids[what] = c.(interface{ Target() extproc.Target }).Target().TLSID
+		}
+		for other, id := range ids {
+			if same := other == what || other == like; same != (id == ids[what]) {
+				t.Errorf("%s has identity %q, %s %q", what, ids[what], other, id)
+			}
+		}
+	}
+	one("")
+	f("the system's", "")
+	tuning("<sslDefaultCAFile>own.test.crt</sslDefaultCAFile>")
+	f("a file", "")
+	one("<upstreamTLS><serverName>own.test</serverName></upstreamTLS>")
+	f("a file and a name", "a file")
+	one("<upstreamTLS><caFile>cas/other.test.crt</caFile></upstreamTLS>")
+	f("its own", "")
+	one("<upstreamTLS><verify>0</verify></upstreamTLS>")
+	f("nothing", "")
+	one("")
+	tuning("<sslDefaultCAPath>cas</sslDefaultCAPath>")
+	f("a directory", "its own")
+	tuning("<sslDefaultCAFile>own.test.crt</sslDefaultCAFile><sslDefaultCAPath>cas</sslDefaultCAPath>")
+	f("both", "")
+}
+
+// Authorities that cannot be read leave nobody to trust: not the system's.
+func TestDefaultAuthoritiesFault(t *testing.T) {
+	r := newGroupTree(t)
+	r.write("conf/one.xml", `<virtualHostConfig><docRoot>html</docRoot>
+  <extProcessor><type>proxy</type><name>app</name><address>https://127.0.0.1:9000</address></extProcessor>
+  <extProcessor><type>proxy</type><name>any</name><address>https://127.0.0.1:9001</address><upstreamTLS><verify>0</verify></upstreamTLS></extProcessor>
+  <extProcessor><type>proxy</type><name>plain</name><address>127.0.0.1:9002</address></extProcessor>
+  <context><type>proxy</type><uri>/app/</uri><handler>app</handler></context>
+  <context><type>proxy</type><uri>/any/</uri><handler>any</handler></context>
+  <context><type>proxy</type><uri>/plain/</uri><handler>plain</handler></context></virtualHostConfig>`)
+	r.write("conf/httpd_config.xml", strings.Replace(groupServer, "<httpServerConfig>", "<httpServerConfig>\n<tuning><sslDefaultCAFile>absent.pem</sslDefaultCAFile></tuning>", 1))
+	g, fs := r.build()
+	defer g.Retire()
+	found := false
+	for _, f := range fs.All() {
+		found = found || f.Code == "E-CERT" && f.Severity == xmlconf.Error && strings.HasSuffix(f.File, "httpd_config.xml") && f.Line == 2 && strings.Contains(f.Message, "absent.pem")
+	}
+	if !found || fs.Failed() || len(g.Degraded) != 1 {
+		t.Errorf("%v; degraded %v", fs.All(), g.Degraded)
+	}
+	if n := r.kept.Proxies.Len(); n != 2 {
+		t.Errorf("%d clients, want those of what needs no authority", n)
+	}
+}

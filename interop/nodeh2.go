@@ -47,15 +47,17 @@ func nodeHTTP2(r *run) error {
 		return err
 	}
 	j, err := r.serve(tree{name: "nodes", secure: true, files: map[string]string{"conf/cert/node.pem": cert},
-		vhost: strings.NewReplacer("{{plain}}", ports["plain"], "{{secure}}", ports["secure"]).Replace(`
+		tuning: "<sslDefaultCAFile>conf/cert/node.pem</sslDefaultCAFile>", vhost: strings.NewReplacer("{{plain}}", ports["plain"], "{{secure}}", ports["secure"]).Replace(`
   <docRoot>$VH_ROOT/htdocs</docRoot>
   <extProcessorList>
     <extProcessor><type>proxy</type><name>plain</name><address>h2://127.0.0.1:{{plain}}</address></extProcessor>
+    <extProcessor><type>proxy</type><name>trusted</name><address>h2s://127.0.0.1:{{secure}}</address></extProcessor>
     <extProcessor><type>proxy</type><name>secure</name><address>h2s://127.0.0.1:{{secure}}</address>
       <upstreamTLS><caFile>conf/cert/node.pem</caFile><serverName>localhost</serverName></upstreamTLS></extProcessor>
   </extProcessorList>
   <contextList>
     <context><type>proxy</type><uri>/n/</uri><handler>plain</handler></context>
+    <context><type>proxy</type><uri>/t/</uri><handler>trusted</handler><stripPrefix>/t</stripPrefix></context>
     <context><type>proxy</type><uri>/s/</uri><handler>secure</handler><stripPrefix>/s</stripPrefix></context>
   </contextList>`)})
 	if err != nil {
@@ -90,7 +92,7 @@ func nodeHTTP2(r *run) error {
 
 // nodeGet asks over clear text and over TLS.
 func nodeGet(c *client, j *jet) (string, error) {
-	for path, scheme := range map[string]string{"/n/get": "http", "/s/n/get": "https"} {
+	for path, scheme := range map[string]string{"/n/get": "http", "/s/n/get": "https", "/t/n/get": "https"} {
 		a, err := c.get(path, 200)
 		if err != nil {
 			return "", err
@@ -102,7 +104,7 @@ func nodeGet(c *client, j *jet) (string, error) {
 			return "", fmt.Errorf("%s: %v", path, a.Header)
 		}
 	}
-	return "in clear text and over TLS, its name verified", nil
+	return "in clear text and over TLS, its name verified, by a caFile of its own and by sslDefaultCAFile", nil
 }
 
 func nodeEcho(c *client) (string, error) {

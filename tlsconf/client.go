@@ -11,10 +11,13 @@ import (
 // ClientOptions are settings towards TLS servers. The zero value verifies with the
 // system's roots and sends no certificate.
 type ClientOptions struct {
-	CAFile   string // PEM, roots instead of the system's; "": the system's
+	CAFile   string // PEM, roots instead of the system's
+	CAPath   string // directory of such files, 1000 at most; with CAFile "": the system's
 	CertFile string // PEM, sent when a server asks; "": none
 	KeyFile  string // PEM
 	NoVerify bool   // takes any certificate
+
+	Seen func(name string, data []byte) // as that of Options
 }
 
 // LoadClient reads the files of o. The text is the whole identity of the settings,
@@ -22,24 +25,34 @@ type ClientOptions struct {
 // "" for the zero options. The error names the file and says what is wrong with it.
 func LoadClient(o ClientOptions) (*tls.Config, string, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.NoVerify}
-	if o == (ClientOptions{}) {
+	if o.CAFile == "" && o.CAPath == "" && o.CertFile == "" && o.KeyFile == "" && !o.NoVerify {
 		return c, "", nil
 	}
 	digest := sha256.New()
 	fmt.Fprintf(digest, "verify %v\n", !o.NoVerify)
-	if o.CAFile != "" {
-		pem, err := readFile(o.CAFile)
-		if err != nil {
-			return nil, "", fmt.Errorf("authorities %v", err)
-		}
+	if o.CAFile != "" || o.CAPath != "" {
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, "", fmt.Errorf("authorities %s: no certificate in it", o.CAFile)
+		found := false
+		err := eachFile(o.Seen, o.CAFile, o.CAPath, "authorities", func(name string, pem []byte) error {
+			holds := c.RootCAs.AppendCertsFromPEM(pem)
+			if !holds && name == o.CAFile {
+				return fmt.Errorf("%s: no certificate in it", name)
+			}
+			if holds {
+				found = true
+				fmt.Fprintf(digest, "authorities %d\n%s", len(pem), pem)
+			}
+			return nil
+		})
+		if err == nil && !found {
+			err = fmt.Errorf("authorities %s: no certificate in it", o.CAPath)
 		}
-		fmt.Fprintf(digest, "authorities %d\n%s", len(pem), pem)
+		if err != nil {
+			return nil, "", err
+		}
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
-		pair, err := loadPair(Options{CertFile: o.CertFile, KeyFile: o.KeyFile})
+		pair, err := loadPair(Options{CertFile: o.CertFile, KeyFile: o.KeyFile, Seen: o.Seen})
 		if err != nil {
 			return nil, "", err
 		}

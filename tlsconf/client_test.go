@@ -39,6 +39,10 @@ func TestLoadClient(t *testing.T) {
 	if c := load("roots", ClientOptions{CAFile: file("ca.crt")}); c.RootCAs == nil || c.InsecureSkipVerify {
 		t.Errorf("%+v", c)
 	}
+	seen := map[string]bool{}
+	if c := load("a directory", ClientOptions{CAPath: dir, Seen: func(name string, _ []byte) { seen[filepath.Base(name)] = true }}); c.RootCAs == nil || !seen["ca.crt"] {
+		t.Errorf("%+v, %v", c, seen)
+	}
 	own := ClientOptions{CAFile: file("ca.crt"), CertFile: file("me.crt"), KeyFile: file("me.key")}
 	if c := load("certificate", own); len(c.Certificates) != 1 {
 		t.Errorf("%+v", c)
@@ -73,6 +77,10 @@ func TestLoadClientRefuses(t *testing.T) {
 	f(ClientOptions{CAFile: file("absent")}, "authorities "+file("absent"))
 	f(ClientOptions{CAFile: file("empty")}, "no certificate in it")
 	f(ClientOptions{CAFile: dir}, "not a regular file")
+	f(ClientOptions{CAPath: file("absent")}, "authorities ")
+	none := t.TempDir()
+	write(t, filepath.Join(none, "README"), []byte("no certificate"))
+	f(ClientOptions{CAPath: none}, "authorities "+none+": no certificate in it")
 	f(ClientOptions{CertFile: file("me.crt"), KeyFile: file("other.key")}, "with key")
 	f(ClientOptions{CertFile: file("me.crt")}, "private key")
 	f(ClientOptions{KeyFile: file("me.key")}, "certificate")

@@ -61,7 +61,7 @@ func LoadVerify(o VerifyOptions) (*Verify, error) {
 	v := &Verify{mode: o.Mode, depth: max(1, o.Depth), pool: x509.NewCertPool()}
 	digest := sha256.New()
 	fmt.Fprintln(digest, v.mode, v.depth)
-	err := eachFile(&o, o.CAFile, o.CAPath, "client authorities", func(name string, data []byte) error {
+	err := eachFile(o.Seen, o.CAFile, o.CAPath, "client authorities", func(name string, data []byte) error {
 		certs, err := certificates(data)
 		if err != nil || len(certs) == 0 && name == o.CAFile {
 			return fmt.Errorf("%s: no certificate in it", name)
@@ -81,7 +81,7 @@ func LoadVerify(o VerifyOptions) (*Verify, error) {
 	}
 	if o.CRLFile != "" || o.CRLPath != "" {
 		v.lists = map[string]*revoked{}
-		err = eachFile(&o, o.CRLFile, o.CRLPath, "revocation lists", func(name string, data []byte) error {
+		err = eachFile(o.Seen, o.CRLFile, o.CRLPath, "revocation lists", func(name string, data []byte) error {
 			fmt.Fprintf(digest, "crl %d\n%s", len(data), data)
 			return v.addLists(name, data)
 		})
@@ -90,8 +90,8 @@ func LoadVerify(o VerifyOptions) (*Verify, error) {
 	return v, err
 }
 
-// eachFile reads a file and those of a directory.
-func eachFile(o *VerifyOptions, file, dir, what string, do func(name string, data []byte) error) error {
+// eachFile reads a file and those of a directory; seen, if not nil, is told of each.
+func eachFile(seen func(name string, data []byte), file, dir, what string, do func(name string, data []byte) error) error {
 	var names []string
 	if file != "" {
 		names = append(names, file)
@@ -112,8 +112,8 @@ func eachFile(o *VerifyOptions, file, dir, what string, do func(name string, dat
 	}
 	for _, name := range names {
 		data, err := readFile(name)
-		if o.Seen != nil {
-			o.Seen(name, data)
+		if seen != nil {
+			seen(name, data)
 		}
 		if err == nil {
 			err = do(name, data)

@@ -60,6 +60,8 @@ type Tuning struct {
 	TotalMMapCacheSize   int64         `conf:"totalMMapCacheSize" unit:"size" range:"0.." default:"2048M" as:"later,minor" litespeed:"20M" doc:"all mapped files"`
 	ProxyProtocol        []string      `conf:"proxyProtocol" changed:"where it is written, the connection of another peer that sends a header is closed" doc:"addresses and networks of peers that may send a PROXY header, version 1 or 2, on every listener"`
 	SSLDefaultCiphers    string        `conf:"sslDefaultCiphers" doc:"ciphers of listeners and hosts that name none"`
+	SSLDefaultCAFile     string        `conf:"sslDefaultCAFile" unit:"path" doc:"authorities, PEM, of upstreams over TLS (https, h2s, wss) that name no caFile, instead of the system's; client certificates have CACertFile alone"`
+	SSLDefaultCAPath     string        `conf:"sslDefaultCAPath" unit:"path" doc:"directory of such authorities, 1000 files at most, beside sslDefaultCAFile"`
 	SSLMultiCerts        bool          `conf:"sslEnableMultiCerts" default:"0" doc:"1: beside certFile and keyFile there may be others of the same names with the suffix .ecc or .rsa; a client has the one that it understands"`
 	SSLTickets           bool          `conf:"sslSessionTickets" default:"1" doc:"TLS sessions are resumed by tickets; 0: on no listener"`
 	SSLTicketLifetime    time.Duration `conf:"sslSessionTicketLifetime" unit:"s" range:"600..86400" default:"3600" doc:"how long a ticket key is used; its tickets are good for as long again"`
@@ -91,8 +93,6 @@ type Tuning struct {
 	_ struct{} `conf:"sslSessionCacheSize" as:"noeffect,minor" why:"tls" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslSessionCacheTimeout" as:"noeffect,minor" why:"tls" doc:"server-side TLS sessions"`
 	_ struct{} `conf:"sslOcspProxy" as:"noeffect,minor" why:"ocsp" doc:"proxy for OCSP"`
-	_ struct{} `conf:"sslDefaultCAFile" as:"later" doc:"CA bundle"`
-	_ struct{} `conf:"sslDefaultCAPath" as:"later" doc:"CA bundle"`
 	_ struct{} `conf:"quicShmDir" as:"noeffect,minor" why:"tls" doc:"QUIC shared memory"`
 	_ struct{} `conf:"quicVersions" as:"noeffect,minor" why:"tls" doc:"QUIC versions"`
 	_ struct{} `conf:"quicCongestionCtrl" as:"noeffect,minor" why:"tls" default:"0" doc:"QUIC congestion control"`
