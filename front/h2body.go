@@ -109,8 +109,9 @@ func (s *h2stream) receive(p []byte, length int, ends bool) error {
 	return nil
 }
 
-// deafened reports whether nobody will read the body. mu is held.
-func (s *h2stream) deafened() bool { return s.stopped.Load() || s.sentEnd }
+// deafened reports whether nobody will read the body. A tunnel whose one direction has
+// ended has its other one yet; upgraded is set before sentEnd can be. mu is held.
+func (s *h2stream) deafened() bool { return s.stopped.Load() || s.sentEnd && !s.upgraded }
 
 // credit gives the client n bytes of the window of the connection, later. mu is held.
 func (c *h2conn) credit(n int) {

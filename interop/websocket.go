@@ -21,13 +21,17 @@ var wsServerJS string
 //go:embed assets/ws-client.js
 var wsClientJS string
 
+//go:embed assets/ws-h2.js
+var wsH2JS string
+
 //go:embed assets/ws-close.js
 var wsCloseJS string
 
 // websocket relays between the npm library "ws" on both ends: by a socket map,
-// by an upgrade on a proxy context, and over TLS.
+// by an upgrade on a proxy context, and over TLS; and between it and Node's HTTP/2
+// client, by extended CONNECT.
 func websocket(r *run) error {
-	if err := writeFiles(r.node, map[string]string{"server.js": wsServerJS, "client.js": wsClientJS, "close.js": wsCloseJS}); err != nil {
+	if err := writeFiles(r.node, map[string]string{"server.js": wsServerJS, "client.js": wsClientJS, "close.js": wsCloseJS, "h2.js": wsH2JS}); err != nil {
 		return err
 	}
 	p, err := r.start("node", filepath.Join(r.node, "server.js"))
@@ -82,6 +86,17 @@ func websocket(r *run) error {
 	r.check("by-proxy-context", r.messages(few, "ws://"+j.http+"/ctx/socket?x=1"))
 	r.check("permessage-deflate", r.messages(few, "ws://"+j.http+"/ws/deflate"))
 	r.check("over-tls", r.messages(few, "wss://"+j.https+"/ws", cert))
+	r.check("extended-connect", func() (string, error) {
+		out, err := r.nodeOutput("h2.js", j.https, cert)
+		if err != nil {
+			return "", err
+		}
+		var said struct{ Tunnels, Bytes int }
+		if err := json.Unmarshal([]byte(out), &said); err != nil {
+			return "", fmt.Errorf("%v in %q", err, out)
+		}
+		return fmt.Sprintf("RFC 8441: %d tunnels of one HTTP/2 connection, messages of up to 16 MiB, %.1f MB each way, both half-closes", said.Tunnels, float64(said.Bytes)/1e6), nil
+	})
 	r.check("over-reloads", func() (string, error) { return r.overReloads(j) })
 	r.check("close-code-of-client", func() (string, error) {
 		out, err := r.nodeOutput("close.js", "ws://"+j.http+"/ws/client-closes", "4000", "client is done")

@@ -19,8 +19,16 @@ import (
 
 // G37, RFC 8441: a WebSocket over HTTP/2 is one over HTTP/1.1 for the backend, which
 // gets a handshake with a key of ours; bytes and both half-closes pass.
-func TestG37OverHTTP2(t *testing.T) {
-	chatting(t, false, func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader) {
+func TestG37OverHTTP2(t *testing.T) { chatting(t, false, overHTTP2(t)) }
+
+// RFC 9220: so it is over HTTP/3.
+func TestG37OverHTTP3(t *testing.T) { chatting(t, true, overHTTP3(t)) }
+
+// An opener opens a WebSocket by an extended CONNECT.
+type opener func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader)
+
+func overHTTP2(t *testing.T) opener {
+	return func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader) {
 		tr := &http2.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		t.Cleanup(tr.CloseIdleConnections)
 		u, err := url.Parse(s.URL + "/chat?q=1")
@@ -35,12 +43,11 @@ func TestG37OverHTTP2(t *testing.T) {
 		}
 		t.Cleanup(func() { resp.Body.Close() })
 		return resp, up, resp.Body
-	})
+	}
 }
 
-// RFC 9220: so it is over HTTP/3.
-func TestG37OverHTTP3(t *testing.T) {
-	chatting(t, true, func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader) {
+func overHTTP3(t *testing.T) opener {
+	return func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader) {
 		c, err := quic.DialAddr(t.Context(), s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -60,11 +67,44 @@ func TestG37OverHTTP3(t *testing.T) {
 			t.Fatal(err)
 		}
 		return resp, str, str
-	})
+	}
 }
 
-// chatting relays a WebSocket that open opens by an extended CONNECT.
-func chatting(t *testing.T, overQUIC bool, open func(s *exchangetest.Server) (*http.Response, io.WriteCloser, io.Reader)) {
+// A backend that has said its last goes on to hear the client: all of it, and its end.
+func TestG37UpstreamEndsFirst(t *testing.T) {
+	for name, overQUIC := range map[string]bool{"h2": false, "h3": true} {
+		t.Run(name, func(t *testing.T) {
+			heard := make(chan string, 1)
+			h, _ := handler(tcp(t, func(p *peer) {
+				_, sent, _ := strings.Cut(p.head(), "Sec-WebSocket-Key: ")
+				sent, _, _ = strings.Cut(sent, "\r\n")
+				io.WriteString(p, strings.Replace(switching, accept, acceptKey(sent), 1)+"bye")
+				p.closeWrite()
+				all, _ := io.ReadAll(p)
+				heard <- string(all)
+			}))
+			s, open := exchangetest.Start(t, &exchangetest.Site{Handler: h}, true), overHTTP2(t)
+			if overQUIC {
+				s, open = exchangetest.StartH3(t, &exchangetest.Site{Handler: h}), overHTTP3(t)
+			}
+			resp, up, down := open(s)
+			if all, err := io.ReadAll(down); resp.StatusCode != 200 || string(all) != "bye" {
+				t.Fatalf("%d %q %v", resp.StatusCode, all, err)
+			}
+			want := strings.Repeat("0123456789abcdef", 64<<10) // more than any window that is not renewed
+			go func() {
+				io.WriteString(up, want)
+				up.Close()
+			}()
+			if got := <-heard; got != want {
+				t.Errorf("the backend has %d bytes of %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// chatting relays a WebSocket that open opens.
+func chatting(t *testing.T, overQUIC bool, open opener) {
 	heads, last := make(chan string, 2), make(chan string, 2)
 	h, _ := handler(tcp(t, func(p *peer) {
 		head := p.head()
