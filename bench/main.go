@@ -210,6 +210,8 @@ func help(args []string) error {
 		return measureStore(args[1])
 	case "hold":
 		return hold(args[1], args[2], number(3), args[4])
+	case "h3":
+		return requests(args[1], args[2], number(3), number(4), number(5))
 	case "messages":
 		return messages(args[1], args[2], number(3), number(4))
 	}

@@ -246,6 +246,16 @@ var scenarios = []scenario{
 		entries: at("/app/1k", nginx, haproxy, httpjet),
 		limits:  []limit{{"nginx", 0.85}},
 	},
+	{
+		group: "h3", name: "h3-static", unit: perRequest, take: (*bench).h3load,
+		says:    "HTTP/3, a file of 1 KiB, 16 connections of 16 streams; no nginx of Debian's has QUIC",
+		entries: at("/1k.txt", caddy, httpjet),
+	},
+	{
+		group: "h3", name: "h3-proxy", unit: perRequest, take: (*bench).h3load,
+		says:    "HTTP/3, proxied, 1 KiB, 16 connections of 16 streams",
+		entries: at("/app/1k", caddy, httpjet),
+	},
 }
 
 // run measures a scenario. Each round runs every server once and begins with
