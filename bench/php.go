@@ -107,6 +107,22 @@ func listens(ctx context.Context, path string) (err error) {
 	return err
 }
 
+// beside is wall for 100 connections (R-PERF-1), and for the entry direct with the
+// upstream in the place of the server.
+func (b *bench) beside(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	hundred := *b
+	hundred.connections = 100
+	url := "http://" + r.http + e.path
+	if e.label == "direct" {
+		url = "http://" + b.app + e.path
+	}
+	x, err := hundred.wrkAt(ctx, c, host, url, r)
+	if err == nil {
+		x.Value = x.Seconds * 1e6 / float64(x.Work)
+	}
+	return x, err
+}
+
 // wall is wrk where the time counts that requests take, and not what they cost.
 func (b *bench) wall(ctx context.Context, c cores, e entry, r *running) (sample, error) {
 	x, err := b.wrk(ctx, c, e, r)

@@ -80,6 +80,12 @@ var scenarios = []scenario{
 		limits:  []limit{{"", 20}},
 	},
 	{
+		group: "direct", name: "direct", unit: perTurn, take: (*bench).beside,
+		says:    "HTTP/1.1 proxy, 1 KiB, 100 connections, httpjet alone: through it, against the upstream without it; time, not cost",
+		entries: []entry{{"httpjet", httpjet, "/app/1k"}, {"direct", httpjet, "/app/1k"}},
+		limits:  []limit{{"direct", 2.00}},
+	},
+	{
 		group: "stream", name: "stream", unit: perGiB, take: (*bench).stream,
 		says: "HTTP/1.1 proxy, streams of 1 GiB in turn",
 		entries: append(at("/app/stream", nginx, caddy, httpjet),

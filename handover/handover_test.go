@@ -182,6 +182,30 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
+// Descriptors that are no sockets, or not of listeners, and more than there are: none is
+// taken, and the process starts.
+func TestForeignDescriptors(t *testing.T) {
+	a, af := listen(t, "tcp4", "127.0.0.1:0")
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	cmd := exec.Command("sh", "-c", "LISTEN_PID=$$ exec \"$0\"", os.Args[0])
+	cmd.Env = append(os.Environ(), "LISTEN_FDS=4", "HANDOVER_ROLE=x tcp 127.0.0.1:1,y udp "+a.Addr().String())
+	cmd.ExtraFiles = []*os.File{null, read, write, af}
+	text, err := cmd.CombinedOutput()
+	if want := "127.0.0.1:1 false\n" + a.Addr().String() + " udp false\nrest 4\n"; err != nil || string(text) != want {
+		t.Errorf("%v: the heir said\n%swant\n%s", err, text, want)
+	}
+}
+
 func start(t *testing.T, role string, offers []Offer) *Successor {
 	t.Helper()
 	t.Setenv("HANDOVER_ROLE", role)

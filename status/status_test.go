@@ -365,3 +365,51 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("the socket is left: %v", err)
 	}
 }
+
+// Clients of the page, and scrapers, that ask and never read hold nobody else up, nor
+// the end; what bounds them is the time that an answer may take (R-MGMT-1).
+func TestClientsThatNeverRead(t *testing.T) {
+	begun := make(chan struct{}, maxConns)
+	page := make([]byte, 1<<20)
+	s, err := New(Config{Addr: "127.0.0.1:0", Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		for range 64 { // more than any socket takes
+			if _, err := w.Write(page); err != nil {
+				return
+			}
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	if s.http.WriteTimeout != writeTimeout || s.http.ReadTimeout != headTimeout {
+		t.Errorf("an answer may take %v, a head %v", s.http.WriteTimeout, s.http.ReadTimeout)
+	}
+	s.Start()
+	at := s.Addr().String()
+	for range maxConns - 1 {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
+	for range maxConns - 1 {
+		<-begun
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: tr}).Get("http://" + at + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != 200 {
+		t.Error(resp.Status)
+	}
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Shutdown(now) // cuts them, or the test never ends
+}
