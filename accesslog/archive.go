@@ -113,16 +113,15 @@ func plainName(path string) string {
 func (s *Sink) settle(path string, now time.Time) (used bool, err error) {
 	plain := plainName(path)
 	at, _ := rotatedAt(filepath.Clean(s.opt.Path), plain)
-	old := s.opt.KeepDays > 0 && at.Before(now.AddDate(0, 0, -s.opt.KeepDays))
 	switch {
-	case strings.HasSuffix(path, madeEnd): // goes with its file, or is what was left when that was removed
+	case strings.HasSuffix(path, madeEnd): // goes with its file, or was left when that was removed
 		if _, err := os.Lstat(plain); errors.Is(err, fs.ErrNotExist) {
 			return false, remove(path)
 		}
 		return false, nil
-	case path != plain && old:
-		return false, remove(path)
-	case path != plain || !old && !s.opt.Compress:
+	case s.opt.KeepDays > 0 && at.Before(now.AddDate(0, 0, -s.opt.KeepDays)):
+		return false, remove(path) // nobody writes to a file that had its time for so long
+	case path != plain || !s.opt.Compress:
 		return false, nil
 	}
 	f, used, err := s.claim(path)
@@ -130,9 +129,6 @@ func (s *Sink) settle(path string, now time.Time) (used bool, err error) {
 		return used, err
 	}
 	defer f.Close()
-	if old {
-		return false, errors.Join(remove(path+packedEnd+madeEnd), remove(path))
-	}
 	return false, s.pack(f, path)
 }
 
@@ -188,6 +184,9 @@ func (s *Sink) pack(f *os.File, path string) (err error) {
 	if err = s.compress(to, f); err == nil {
 		err = os.Rename(made, path+packedEnd)
 	}
+	if errors.Is(err, fs.ErrNotExist) { // both were removed meanwhile
+		return nil
+	}
 	if err != nil {
 		return errors.Join(err, remove(made))
 	}
@@ -208,7 +207,10 @@ func (s *Sink) compress(to, f *os.File) error {
 		likeBefore(to, is, was)
 	}
 	if err = errors.Join(err, to.Close()); err == nil {
-		err = os.Chtimes(to.Name(), was.ModTime(), was.ModTime())
+		at, e := unix.TimeToTimespec(was.ModTime())
+		if err = e; err == nil { // not os.Chtimes, which would follow a link that somebody put there
+			err = unix.UtimesNanoAt(unix.AT_FDCWD, to.Name(), []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
+		}
 	}
 	return err
 }

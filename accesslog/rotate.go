@@ -54,9 +54,11 @@ func openFile(path string, limit int64, rotated chan struct{}) (*file, error) {
 	return f, nil
 }
 
-// reach opens what has the name now. f keeps what it had if that fails.
-func (f *file) reach() error {
-	next, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
+// reach opens what has the name now, or makes it. f keeps what it had if that fails.
+func (f *file) reach() error { return f.open(0) }
+
+func (f *file) open(flag int) error {
+	next, err := os.OpenFile(f.path, flag|os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 	if err != nil {
 		return err
 	}
@@ -164,12 +166,19 @@ func (f *file) rotate(now os.FileInfo) error {
 	if err := os.Rename(f.path, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := f.reach(); err != nil {
+	err = f.open(os.O_EXCL)
+	made := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		err = f.reach() // somebody came first, who has nothing of ours
+	}
+	if err != nil {
 		// Back, unless there is another one already. Others wait for the lock.
 		unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, f.path, unix.RENAME_NOREPLACE)
 		return err
 	}
-	likeBefore(f.f, f.info, now)
+	if made {
+		likeBefore(f.f, f.info, now)
+	}
 	signal(f.rotated)
 	return nil
 }
