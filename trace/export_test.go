@@ -228,7 +228,7 @@ func TestCollectorDown(t *testing.T) {
 	}
 }
 
-// A collector that answers late sheds, and has the rest in the end.
+// Where a collector answers late spans are shed, and it has the rest in the end.
 func TestCollectorSlow(t *testing.T) {
 	r := newReceiver(t)
 	asked, free := make(chan struct{}), make(chan struct{})
@@ -251,7 +251,8 @@ func TestCollectorSlow(t *testing.T) {
 	}
 	close(free)
 	e.Retire()
-	if got := uint64(len(r.all())); counts.Exported.Load()+counts.Dropped.Load() != more+1 || got != counts.Exported.Load() {
+	// What came and was not acknowledged within the time of Retire counts as dropped.
+	if got := uint64(len(r.all())); counts.Exported.Load()+counts.Dropped.Load() != more+1 || got < counts.Exported.Load() {
 		t.Errorf("%d exported, %d came, %d dropped", counts.Exported.Load(), got, counts.Dropped.Load())
 	}
 }
