@@ -297,13 +297,9 @@ func TestG71HopByHopFieldsOfAnEarlyHint(t *testing.T) {
 }
 
 func TestUpstreamDownOnEveryFront(t *testing.T) { // fault 13
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
+	dead := refused(t)
 	exchangetest.Run(t, func(t *testing.T, start func(exchange.Handler) *exchangetest.Server) {
-		s := start(handler(t, l.Addr().String()))
+		s := start(handler(t, dead))
 		r := do(t, s, "POST", "/", strings.NewReader("body"))
 		if r.StatusCode != 502 || r.Header.Get("X-Httpjet-Proxy-Error") != "upstream_transport" {
 			t.Errorf("%d %v", r.StatusCode, r.Header)

@@ -12,19 +12,30 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"httpjet/exchange"
 	"httpjet/extproc"
 	"httpjet/groups"
 )
 
-// refused is an address that refuses connections.
+// refused is an address that refuses connections. A socket that does not listen has it
+// until the test ends, so that nobody else on the machine is given it meanwhile.
 func refused(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", sa.(*unix.SockaddrInet4).Port)
 }
 
 // groupOf has a peer at each address.

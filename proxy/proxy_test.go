@@ -220,12 +220,8 @@ func TestFault13Failures(t *testing.T) {
 	h, _, n = canned(t, "hello")
 	f(h, "GET /", 502, "upstream_transport", 1, n)
 
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	f(handler(t, l.Addr().String()), "GET /", 502, "upstream_transport", 0, nil) // refused
+	dead := refused(t)
+	f(handler(t, dead), "GET /", 502, "upstream_transport", 0, nil) // refused
 
 	addr, n := upstream(t, func(c net.Conn, br *bufio.Reader) { io.Copy(io.Discard, br) })
 	h = handler(t, addr)
@@ -254,14 +250,10 @@ func TestFault13Failures(t *testing.T) {
 
 // A dial that fails leaves the body to whoever is tried next (G13).
 func TestG13DialErrorLeavesTheBody(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
+	dead := refused(t)
 	for _, n := range []int{2, 5 << 20} {
 		in := bytes.NewReader(make([]byte, n))
-		w, x, err := serve(handler(t, l.Addr().String()), int64(n), in, "POST /ping")
+		w, x, err := serve(handler(t, dead), int64(n), in, "POST /ping")
 		if w.head.Status != 502 || x.BodyRead() != 0 || in.Len() != n || w.stopped.Load() {
 			t.Errorf("%v, %d; %d bytes read, stopped %v", err, w.head.Status, x.BodyRead(), w.stopped.Load())
 		}
