@@ -29,6 +29,8 @@ import (
 	"syscall"
 	"text/template"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 // conf holds the configuration of each server as templates over values, in a
@@ -206,7 +208,7 @@ func (b *bench) values(dir string, c cores) (values, error) {
 	}
 	for _, a := range []*string{&v.HTTP, &v.HTTPS, &v.Metrics} {
 		var err error
-		if *a, err = freePort(); err != nil {
+		if *a, err = peers.FreePort(); err != nil {
 			return v, err
 		}
 	}
@@ -288,7 +290,7 @@ func command(out *tail, dir string, args ...string) *exec.Cmd {
 func (b *bench) startUpstream(c cores) (*running, error) {
 	var err error
 	for _, a := range []*string{&b.app, &b.fastcgi} {
-		if *a, err = freePort(); err != nil {
+		if *a, err = peers.FreePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -319,19 +321,6 @@ func group(app string) []string {
 		all[i] = netip.AddrPortFrom(ip, a.Port()).String()
 	}
 	return all
-}
-
-// freePort is a loopback address that nothing listens on, below the ports that
-// the kernel gives to outgoing connections.
-func freePort() (string, error) {
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.IntN(12_000))
-		l, err := net.Listen("tcp", addr)
-		if err == nil {
-			return addr, l.Close()
-		}
-	}
-	return "", errors.New("no free port between 20000 and 32000")
 }
 
 // ready waits until the server answers through its proxy at both addresses.

@@ -1,7 +1,6 @@
 package extproc_test
 
 import (
-	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -11,7 +10,6 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"httpjet/front"
 	"httpjet/h2"
 )
 
@@ -28,29 +26,9 @@ func benchWholeH2(b *testing.B, path string, conns, streams int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	site := newSite(b, 100)
 	site.limits.EnableH2C = true
-	fs := &front.Server{Current: func() front.Site { return site }}
-	fs.SetLimits(site.Limits())
-	in := &clients{incoming: make(chan net.Conn, conns)}
-	l := fs.Adopt(site.Listeners[0].Key(), front.Key{Network: "tcp", Address: "127.0.0.1:80"}, in)
-	var done sync.WaitGroup
-	for i := range conns {
-		n := b.N / conns
-		if i < b.N%conns {
-			n++
-		}
-		done.Add(1)
-		in.incoming <- newH2client(path, n, streams, done.Done)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	before := cpuTime(b)
-	fs.Serve(l)
-	done.Wait()
-	b.StopTimer()
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op") // for a machine that others use
-	fs.Drain(context.Background())
-	if got := fs.Snapshot().HTTP2; got != int64(b.N) {
-		b.Errorf("%d requests were served of %d", got, b.N)
+	got := serveWhole(b, site, conns, func(n int, done func()) net.Conn { return newH2client(path, n, streams, done) })
+	if got.HTTP2 != int64(b.N) {
+		b.Errorf("%d requests were served of %d", got.HTTP2, b.N)
 	}
 }
 

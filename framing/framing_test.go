@@ -144,34 +144,9 @@ func sloppy(c net.Conn, close bool) {
 	}
 }
 
-// serve runs a server of raw connections until the test ends.
-func serve(t *testing.T, each func(net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			each(c)
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-done
-	})
-	return l.Addr().String()
-}
-
 // TestSloppyServer: what a bad parser makes of messages is seen.
 func TestSloppyServer(t *testing.T) {
-	r := run(t, serve(t, func(c net.Conn) { sloppy(c, false) }), patience)
+	r := run(t, exchangetest.Raw(t, func(c net.Conn) { sloppy(c, false) }), patience)
 	for v, want := range map[framing.Verdict][]string{
 		framing.Smuggles: {"TE.CL", "two lengths", "length with plus", "length in hex", "length empty", "length negative", "length with an inner space"},
 		framing.Lenient:  {"CL.TE", "coding unknown", "space before colon", "line ends by LF", "two Hosts", "two lengths, other order", "space before colon of length"},
@@ -197,7 +172,7 @@ func TestSloppyServer(t *testing.T) {
 // TestServerThatCloses: without a second request on a connection nothing is claimed of
 // hidden ones.
 func TestServerThatCloses(t *testing.T) {
-	r := run(t, serve(t, func(c net.Conn) { sloppy(c, true) }), patience)
+	r := run(t, exchangetest.Raw(t, func(c net.Conn) { sloppy(c, true) }), patience)
 	if r.Keeps || len(named(r, framing.Smuggles)) > 0 || len(named(r, framing.Differs)) > 0 || !slices.Contains(named(r, framing.Unknown), "TE.CL") {
 		t.Errorf("keeps %v, %v", r.Keeps, r.Counts)
 	}
@@ -221,7 +196,7 @@ func oneAtATime(c net.Conn) {
 // TestServerOfOneRequest: a server that takes no second request behind the first is
 // asked without one.
 func TestServerOfOneRequest(t *testing.T) {
-	r := run(t, serve(t, oneAtATime), patience)
+	r := run(t, exchangetest.Raw(t, oneAtATime), patience)
 	if r.Keeps || len(named(r, framing.Differs)) > 0 || !slices.Contains(named(r, framing.Same), "chunk extension") || !slices.Contains(named(r, framing.Lenient), "line ends by LF") {
 		t.Errorf("keeps %v, %v, same %q, lenient %q", r.Keeps, r.Counts, named(r, framing.Same), named(r, framing.Lenient))
 	}
@@ -235,13 +210,13 @@ func TestTargets(t *testing.T) {
 	}
 	gone.Close()
 	answers := func(text string) string {
-		return serve(t, func(c net.Conn) {
+		return exchangetest.Raw(t, func(c net.Conn) {
 			defer c.Close()
 			http.ReadRequest(bufio.NewReader(c))
 			io.WriteString(c, text)
 		})
 	}
-	endless := serve(t, func(c net.Conn) {
+	endless := exchangetest.Raw(t, func(c net.Conn) {
 		defer c.Close()
 		for {
 			if _, err := io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"httpjet/internal/peers"
 )
 
 // pebbleVersion is the pinned version of Let's Encrypt's ACME server for tests.
@@ -118,7 +120,7 @@ func (r *run) acmeBy(way, bin, dns string) error {
 	ports := make([]string, 5)
 	for i := range ports {
 		var err error
-		if ports[i], err = freePort(); err != nil {
+		if ports[i], err = peers.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -250,7 +252,7 @@ func (r *run) acmeFaults() error {
 	defer stalls.Close()
 	var plain, secure string
 	for _, a := range []*string{&plain, &secure} {
-		if *a, err = freePort(); err != nil {
+		if *a, err = peers.FreePort(); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"httpjet/internal/peers"
 )
 
 //go:embed assets/echo.php
@@ -247,7 +249,7 @@ func (o *oracle) start() (stop func(), err error) {
 			p.stop()
 		}
 	}
-	listen, err := freePort()
+	listen, err := peers.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -44,28 +43,7 @@ func startBackend() (*backend, error) {
 func (b *backend) stop() { b.server.Close() }
 
 // vhost is a virtual host with the backend at /m/.
-func (b *backend) vhost() string {
-	return strings.ReplaceAll(`
-  <docRoot>$VH_ROOT/htdocs</docRoot>
-  <extProcessorList>
-    <extProcessor>
-      <type>proxy</type>
-      <name>measured</name>
-      <address>{{addr}}</address>
-      <maxConns>100</maxConns>
-      <initTimeout>10</initTimeout>
-      <retryTimeout>0</retryTimeout>
-      <pcKeepAliveTimeout>30</pcKeepAliveTimeout>
-    </extProcessor>
-  </extProcessorList>
-  <contextList>
-    <context>
-      <type>proxy</type>
-      <uri>/m/</uri>
-      <handler>measured</handler>
-    </context>
-  </contextList>`, "{{addr}}", b.addr)
-}
+func (b *backend) vhost() string { return proxied("measured", b.addr, "/m/") }
 
 // big sends n bytes of the pattern, their length declared unless chunked=1.
 func (b *backend) big(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 // bigReloads reloads a big tree again and again under a steady load, which none of
@@ -23,7 +25,7 @@ func (r *run) bigReloads(dir string) (string, error) {
 	j := &jet{root: dir}
 	var err error
 	for _, a := range []*string{&j.http, &j.metrics} {
-		if *a, err = freePort(); err != nil {
+		if *a, err = peers.FreePort(); err != nil {
 			return "", err
 		}
 	}

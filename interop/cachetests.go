@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"httpjet/internal/peers"
 )
 
 //go:embed assets/cache-tests.mjs
@@ -102,7 +104,7 @@ type cacheServer struct {
 }
 
 func (r *run) cacheOrigin(dir string) (*cacheServer, error) {
-	address, err := freePort()
+	address, err := peers.FreePort()
 	if err != nil {
 		return nil, err
 	}

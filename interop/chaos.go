@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 // chaosPeer is the name by which this program runs as a peer of the chaos section.
@@ -70,7 +72,7 @@ func chaos(r *run) error {
 	c.rand = rand.New(rand.NewPCG(c.seed, 0))
 	var addresses strings.Builder
 	for i := range 3 {
-		addr, err := freePort()
+		addr, err := peers.FreePort()
 		if err != nil {
 			return err
 		}

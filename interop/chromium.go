@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"httpjet/demo"
+	"httpjet/internal/peers"
 )
 
 // chromium opens the demonstration in a browser: over HTTP/2, and over HTTP/3 that it is
@@ -31,7 +32,7 @@ func chromium(r *run) error {
 	j := &jet{root: filepath.Join(r.dir, "root-chromium")}
 	var err error
 	for _, a := range []*string{&j.http, &j.https, &j.metrics} {
-		if *a, err = freePort(); err != nil {
+		if *a, err = peers.FreePort(); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"httpjet/internal/peers"
 )
 
 // documents has the real programs look at what the documents and the package say to
@@ -92,7 +94,7 @@ func (r *run) nginxTakes(dir, text string) error {
 	text = regexp.MustCompile(`/etc/ssl/\w+/`).ReplaceAllString(text, dir+"/")
 	var fault error
 	text = regexp.MustCompile(`listen \d+`).ReplaceAllStringFunc(text, func(string) string {
-		address, err := freePort()
+		address, err := peers.FreePort()
 		if err != nil {
 			fault = err
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"httpjet/internal/peers"
 )
 
 const framingNginxConf = `pid {{dir}}/framing-nginx.pid;
@@ -45,7 +47,7 @@ require('http').createServer((q, s) => { q.resume(); q.on('end', () => s.end('ok
 func framing(r *run) error {
 	at := map[string]string{"{{dir}}": r.dir}
 	for _, name := range []string{"nginx", "haproxy", "node", "php", "origin"} {
-		addr, err := freePort()
+		addr, err := peers.FreePort()
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	gorilla "github.com/gorilla/websocket"
+
+	"httpjet/internal/peers"
 )
 
 // flatMost is by how much the median of resident memory may grow from the second
@@ -61,8 +63,8 @@ type loader struct {
 	*run
 	lasts    time.Duration
 	j        *jet
-	app      [2]*mortal // one group
-	fcgi, ws *mortal
+	app      [2]*peers.Mortal // one group
+	fcgi, ws *peers.Mortal
 	small    []byte
 	large    []byte
 	tls      *client
@@ -121,13 +123,13 @@ func (l *loader) start() error {
 }
 
 func (l *loader) end() {
-	for _, m := range []*mortal{l.app[0], l.app[1], l.fcgi, l.ws} {
-		m.down()
+	for _, m := range []*peers.Mortal{l.app[0], l.app[1], l.fcgi, l.ws} {
+		m.Down()
 	}
 }
 
 func (l *loader) vhost() string {
-	return strings.NewReplacer("{{a}}", l.app[0].address, "{{b}}", l.app[1].address, "{{fcgi}}", l.fcgi.address, "{{ws}}", l.ws.address).Replace(`
+	return strings.NewReplacer("{{a}}", l.app[0].Address, "{{b}}", l.app[1].Address, "{{fcgi}}", l.fcgi.Address, "{{ws}}", l.ws.Address).Replace(`
   <docRoot>$VH_ROOT/htdocs</docRoot>
   <extProcessorList>
     <extProcessor>
@@ -324,19 +326,19 @@ func (k *kind) work(ctx context.Context) {
 
 // kill lets one backend after the other die, and sometimes both of a group.
 func (l *loader) kill(ctx context.Context) {
-	victims := [][]*mortal{{l.app[0]}, {l.fcgi}, {l.app[1]}, {l.ws}, {l.app[0], l.app[1]}}
+	victims := [][]*peers.Mortal{{l.app[0]}, {l.fcgi}, {l.app[1]}, {l.ws}, {l.app[0], l.app[1]}}
 	for i := 0; ; i++ {
 		who := victims[i%len(victims)]
 		if !sleep(ctx, 1500*time.Millisecond) {
 			return
 		}
 		for _, m := range who {
-			m.down()
+			m.Down()
 		}
 		l.deaths += len(who)
 		alive := sleep(ctx, 500*time.Millisecond)
 		for _, m := range who {
-			if err := m.up(); err != nil {
+			if err := m.Up(); err != nil {
 				l.report("restart of a backend", "", err)
 			}
 		}

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 const nginxConf = `
@@ -62,11 +64,11 @@ type upstream struct {
 // nginx checks a proxy context against a server with its own opinions about
 // ranges, chunks, connections and encodings.
 func nginx(r *run) error {
-	addr, err := freePort()
+	addr, err := peers.FreePort()
 	if err != nil {
 		return err
 	}
-	status, err := freePort()
+	status, err := peers.FreePort()
 	if err != nil {
 		return err
 	}
@@ -94,26 +96,7 @@ func nginx(r *run) error {
 	if err := p.ready(r.ctx, dial("tcp", addr)); err != nil {
 		return err
 	}
-	j, err := r.serve(tree{name: "proxied", vhost: strings.ReplaceAll(`
-  <docRoot>$VH_ROOT/htdocs</docRoot>
-  <extProcessorList>
-    <extProcessor>
-      <type>proxy</type>
-      <name>nginx</name>
-      <address>{{addr}}</address>
-      <maxConns>20</maxConns>
-      <initTimeout>10</initTimeout>
-      <retryTimeout>0</retryTimeout>
-      <pcKeepAliveTimeout>30</pcKeepAliveTimeout>
-    </extProcessor>
-  </extProcessorList>
-  <contextList>
-    <context>
-      <type>proxy</type>
-      <uri>/up/</uri>
-      <handler>nginx</handler>
-    </context>
-  </contextList>`, "{{addr}}", addr)})
+	j, err := r.serve(tree{name: "proxied", vhost: proxied("nginx", addr, "/up/")})
 	if err != nil {
 		return err
 	}

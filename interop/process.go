@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 // A process is a program that was started and is to be stopped.
@@ -107,18 +108,29 @@ func dial(network, address string) func() error {
 	}
 }
 
-// freePort is a loopback address that nothing listens on. It lies below the
-// ports that the kernel gives to outgoing connections, so none of those takes it
-// before the program that it is meant for.
-func freePort() (string, error) {
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
-		l, err := net.Listen("tcp", addr)
-		if err == nil {
-			return addr, l.Close()
-		}
-	}
-	return "", errors.New("no free port between 20000 and 32000")
+// proxied is the content of a virtual host that has an HTTP server, called name, below a
+// uri.
+func proxied(name, address, uri string) string {
+	return strings.NewReplacer("{{name}}", name, "{{address}}", address, "{{uri}}", uri).Replace(`
+  <docRoot>$VH_ROOT/htdocs</docRoot>
+  <extProcessorList>
+    <extProcessor>
+      <type>proxy</type>
+      <name>{{name}}</name>
+      <address>{{address}}</address>
+      <maxConns>100</maxConns>
+      <initTimeout>10</initTimeout>
+      <retryTimeout>0</retryTimeout>
+      <pcKeepAliveTimeout>30</pcKeepAliveTimeout>
+    </extProcessor>
+  </extProcessorList>
+  <contextList>
+    <context>
+      <type>proxy</type>
+      <uri>{{uri}}</uri>
+      <handler>{{name}}</handler>
+    </context>
+  </contextList>`)
 }
 
 // A tree is what a configuration needs besides its server file.
@@ -194,7 +206,7 @@ func (r *run) serve(t tree) (*jet, error) {
 	j := &jet{root: filepath.Join(r.dir, "root-"+t.name)}
 	var err error
 	for _, a := range []*string{&j.http, &j.https, &j.metrics} {
-		if *a, err = freePort(); err != nil {
+		if *a, err = peers.FreePort(); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	gorilla "github.com/gorilla/websocket"
+
+	"httpjet/internal/peers"
 )
 
 // reload changes the configuration of a busy server twenty times, in the ways in
@@ -24,11 +26,11 @@ func reload(r *run) error {
 	if l.app, err = httpMortal(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "app\n") })); err != nil {
 		return err
 	}
-	defer l.app.down()
+	defer l.app.Down()
 	if l.ws, err = wsMortal(); err != nil {
 		return err
 	}
-	defer l.ws.down()
+	defer l.ws.Down()
 	if l.j, err = r.serve(tree{name: "watched", vhost: l.vhost(0), tuning: "<tunnelCloseDelay>0</tunnelCloseDelay>",
 		files: map[string]string{"htdocs/small.txt": "small\n"}}); err != nil {
 		return err
@@ -48,7 +50,7 @@ type reloader struct {
 	*run
 	rate, n int // requests a second, WebSockets
 	j       *jet
-	app, ws *mortal
+	app, ws *peers.Mortal
 	sockets []*gorilla.Conn
 
 	latencies
@@ -56,7 +58,7 @@ type reloader struct {
 
 // vhost is the host's file; each version has another context, and another weight.
 func (l *reloader) vhost(version int) string {
-	return strings.NewReplacer("{{app}}", l.app.address, "{{ws}}", l.ws.address, "{{v}}", fmt.Sprint(version+1)).Replace(`
+	return strings.NewReplacer("{{app}}", l.app.Address, "{{ws}}", l.ws.Address, "{{v}}", fmt.Sprint(version+1)).Replace(`
   <docRoot>$VH_ROOT/htdocs</docRoot>
   <extProcessorList>
     <extProcessor>

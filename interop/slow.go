@@ -34,11 +34,11 @@ func slow(r *run) error {
 	if err != nil {
 		return err
 	}
-	defer app.down()
+	defer app.Down()
 	j, err := r.serve(tree{name: "slow", tuning: fmt.Sprintf("<connTimeout>%d</connTimeout><keepAliveTimeout>60</keepAliveTimeout>", slowTimeout),
 		vhost: b.vhost() + `
   <extProcessor>
-    <type>fcgi</type><name>four</name><address>uds:/` + app.address + `</address>
+    <type>fcgi</type><name>four</name><address>uds:/` + app.Address + `</address>
     <maxConns>4</maxConns><initTimeout>10</initTimeout><bodyTimeout>` + fmt.Sprint(slowTimeout) + `</bodyTimeout>
   </extProcessor>
   <scriptHandler><suffix>fcgi</suffix><type>fcgi</type><handler>four</handler></scriptHandler>`,

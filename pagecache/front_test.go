@@ -1,10 +1,7 @@
 package pagecache
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,27 +43,11 @@ func (f *fronted) Serve(x *exchange.Exchange) error {
 // ask returns status, body and X-LiteSpeed-Cache of an answer, and its fields.
 func (f *fronted) ask(t *testing.T, s *exchangetest.Server, method, path string, fields ...string) (string, http.Header) {
 	t.Helper()
-	req, err := http.NewRequest(method, s.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range fields {
-		name, value, _ := strings.Cut(l, ": ")
-		req.Header.Add(name, value)
-	}
-	resp, err := s.Client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := resp.Header.Get("Content-Length"); method == "GET" && n != "" && n != fmt.Sprint(len(body)) {
+	status, body, header := s.Fetch(t, method, path, fields...)
+	if n := header.Get("Content-Length"); method == "GET" && n != "" && n != fmt.Sprint(len(body)) {
 		t.Errorf("Content-Length %s of %d bytes", n, len(body))
 	}
-	return fmt.Sprintf("%d %q %s", resp.StatusCode, body, resp.Header.Get("X-Litespeed-Cache")), resp.Header
+	return fmt.Sprintf("%d %q %s", status, body, header.Get("X-Litespeed-Cache")), header
 }
 
 // G42, G43, G55 to G59 over each front end: status, Vary, cookies, one body, all variants,
@@ -171,64 +152,14 @@ func TestForeignHostsBypassOverFrontEnds(t *testing.T) {
 // nobody who asks for the same, and its application hears that the client has left.
 func TestG39EventStreamsPassLive(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T, start func(exchange.Handler) *exchangetest.Server) {
-		f := newFronted(t)
-		gone := make(chan bool, 2)
-		send := map[string]chan string{"a": make(chan string), "b": make(chan string)}
-		stream := exchange.HandlerFunc(func(x *exchange.Exchange) error {
-			x.Resp.Fields.Add("Content-Type", "Text/Event-Stream; charset=utf-8")
-			x.Resp.Fields.Add("X-LiteSpeed-Cache-Control", "public,max-age=60")
-			if err := x.Start(200); err != nil {
-				return err
-			}
-			x.Flush()
-			for {
-				select {
-				case text := <-send[x.Req.Fields.Get("Client")]:
-					x.Write([]byte(text))
-					x.Flush()
-				case <-x.Context().Done():
-					gone <- true
-					return fmt.Errorf("%w: left", exchange.ErrClientGone)
-				}
-			}
-		})
-		s := start(exchange.HandlerFunc(func(x *exchange.Exchange) error {
+		f, stream := newFronted(t), exchangetest.NewEvents(exchange.Field{Name: "X-LiteSpeed-Cache-Control", Value: "public,max-age=60"})
+		stream.PassLive(t, start(exchange.HandlerFunc(func(x *exchange.Exchange) error {
 			run := f.Begin(x)
 			run.At(nil)
 			err := run.Serve(Question{Local: true}, stream)
 			run.End(err)
 			return err
-		}))
-		ctx, leave := context.WithTimeout(context.Background(), 30*time.Second)
-		defer leave()
-		var streams []*bufio.Reader
-		for _, client := range []string{"a", "b"} { // the second has its head while the first goes on
-			req, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/events", nil)
-			req.Header.Set("Client", client)
-			resp, err := s.Client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			streams = append(streams, bufio.NewReader(resp.Body))
-		}
-		for i := range 3 { // each event has come before the next is sent
-			for n, client := range []string{"a", "b"} {
-				want := fmt.Sprintf("data: %s %d\n", client, i)
-				send[client] <- want
-				if got, err := streams[n].ReadString('\n'); got != want {
-					t.Fatal(got, err)
-				}
-			}
-		}
-		leave()
-		for range 2 {
-			select {
-			case <-gone:
-			case <-time.After(20 * time.Second):
-				t.Fatal("the application goes on")
-			}
-		}
+		})))
 		if n := f.Cache.Totals().Stored.Entries; n != 0 {
 			t.Error("an event stream is kept")
 		}

@@ -1,15 +1,11 @@
 package proxycache
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"httpjet/exchange"
 	"httpjet/exchange/exchangetest"
@@ -19,24 +15,8 @@ import (
 // fetch is a request over a front end: the response in short, and its fields.
 func fetch(t *testing.T, s *exchangetest.Server, method, path string, fields ...string) (string, http.Header) {
 	t.Helper()
-	req, err := http.NewRequest(method, s.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range fields {
-		name, value, _ := strings.Cut(l, ": ")
-		req.Header.Add(name, value)
-	}
-	resp, err := s.Client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%d %q", resp.StatusCode, body), resp.Header
+	status, body, header := s.Fetch(t, method, path, fields...)
+	return fmt.Sprintf("%d %q", status, body), header
 }
 
 // G42, G55, G56, G57, G58 over each front end: status, cookies, one body, all variants,
@@ -104,57 +84,9 @@ func TestG55To58OverFrontEnds(t *testing.T) {
 func TestG39EventStreamsPassLive(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T, start func(exchange.Handler) *exchangetest.Server) {
 		h, o := site(t, freshness.Rules{})
-		gone := make(chan bool, 2)
-		send := map[string]chan string{"a": make(chan string), "b": make(chan string)}
-		o.says(func(x *exchange.Exchange) error {
-			x.Resp.Fields.Add("Content-Type", "Text/Event-Stream; charset=utf-8")
-			x.Resp.Fields.Add("Cache-Control", "max-age=60")
-			if err := x.Start(200); err != nil {
-				return err
-			}
-			x.Flush()
-			for {
-				select {
-				case text := <-send[x.Req.Fields.Get("Client")]:
-					x.Write([]byte(text))
-					x.Flush()
-				case <-x.Context().Done():
-					gone <- true
-					return fmt.Errorf("%w: left", exchange.ErrClientGone)
-				}
-			}
-		})
-		s := start(h)
-		ctx, leave := context.WithTimeout(context.Background(), 30*time.Second)
-		defer leave()
-		var streams []*bufio.Reader
-		for _, client := range []string{"a", "b"} { // the second has its head while the first goes on
-			req, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/events", nil)
-			req.Header.Set("Client", client)
-			resp, err := s.Client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			streams = append(streams, bufio.NewReader(resp.Body))
-		}
-		for i := range 3 { // each event has come before the next is sent
-			for n, client := range []string{"a", "b"} {
-				want := fmt.Sprintf("data: %s %d\n", client, i)
-				send[client] <- want
-				if got, err := streams[n].ReadString('\n'); got != want {
-					t.Fatal(got, err)
-				}
-			}
-		}
-		leave()
-		for range 2 {
-			select {
-			case <-gone:
-			case <-time.After(20 * time.Second):
-				t.Fatal("the upstream goes on")
-			}
-		}
+		stream := exchangetest.NewEvents(exchange.Field{Name: "Cache-Control", Value: "max-age=60"})
+		o.says(stream.Serve)
+		stream.PassLive(t, start(h))
 		if n := h.Cache.Usage().Entries; n != 0 {
 			t.Error("an event stream is kept")
 		}

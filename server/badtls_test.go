@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,25 +27,7 @@ import (
 // runMeasured is runBoth with metrics, whose address is "metrics".
 func runMeasured(t *testing.T, root string) (r *running, addrs map[string]string) {
 	t.Helper()
-	r = &running{log: make(logLines, 10000)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan map[string]string, 1), make(chan error, 1)
-	go func() {
-		done <- Run(ctx, Options{Root: root, HTTPAddr: "127.0.0.1:0", HTTPSAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", Stderr: r.log,
-			Ready: func(addrs map[string]string) { ready <- addrs }})
-	}()
-	r.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() { r.stop() })
-	select {
-	case addrs = <-ready:
-		r.base = "http://" + addrs["Default"]
-	case err := <-done:
-		t.Fatal(err)
-	}
-	return r, addrs
+	return runWith(t, Options{Root: root, HTTPAddr: "127.0.0.1:0", HTTPSAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0"})
 }
 
 // metric returns the value of a series, as its line begins; -1 if there is none.

@@ -21,6 +21,7 @@ import (
 	"httpjet/budget"
 	"httpjet/check"
 	"httpjet/exchange"
+	"httpjet/exchange/exchangetest"
 	"httpjet/generation"
 	"httpjet/metrics"
 	"httpjet/xmlconf"
@@ -29,35 +30,20 @@ import (
 // echo answers with the request as it came, in a status that nobody else uses.
 func echo(t *testing.T, name string) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	return exchangetest.Raw(t, func(c net.Conn) {
+		br, head := bufio.NewReader(c), ""
 		for {
-			c, err := ln.Accept()
+			line, err := br.ReadString('\n')
 			if err != nil {
 				return
 			}
-			br, head := bufio.NewReader(c), ""
-			for {
-				line, err := br.ReadString('\n')
-				if err != nil {
-					break
-				}
-				if line == "\r\n" {
-					fmt.Fprintf(c, "HTTP/1.1 299 Echo\r\nX-Backend: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", name, len(head), head)
-					break
-				}
-				head += line
+			if line == "\r\n" {
+				fmt.Fprintf(c, "HTTP/1.1 299 Echo\r\nX-Backend: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", name, len(head), head)
+				return
 			}
-			c.Close()
+			head += line
 		}
-	}()
-	t.Cleanup(func() { ln.Close(); <-done })
-	return ln.Addr().String()
+	})
 }
 
 // application is a FastCGI application that says what it was asked to run.

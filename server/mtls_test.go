@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -63,24 +62,8 @@ func (a *authority) issue(t *testing.T, root, name string) *tls.Certificate {
 // runBoth is run with a secure listener "S" besides the plain one "Default".
 func runBoth(t *testing.T, root string) (r *running, addrs map[string]string) {
 	t.Helper()
-	r = &running{log: make(logLines, 10000)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan map[string]string, 1), make(chan error, 1)
-	go func() {
-		done <- Run(ctx, Options{Root: root, HTTPAddr: "127.0.0.1:0", HTTPSAddr: "127.0.0.1:0", Stderr: r.log, Ready: func(addrs map[string]string) { ready <- addrs }})
-	}()
-	r.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() { r.stop() })
-	select {
-	case addrs = <-ready:
-		r.base = "http://" + addrs["Default"]
-		r.log.await(t, "INFO ready")
-	case err := <-done:
-		t.Fatal(err)
-	}
+	r, addrs = runWith(t, Options{Root: root, HTTPAddr: "127.0.0.1:0", HTTPSAddr: "127.0.0.1:0"})
+	r.log.await(t, "INFO ready")
 	return r, addrs
 }
 

@@ -88,25 +88,32 @@ type running struct {
 
 func run(t *testing.T, root string) *running {
 	t.Helper()
-	r := &running{log: make(logLines, 10000)}
+	r, _ := runWith(t, Options{Root: root, HTTPAddr: "127.0.0.1:0"})
+	r.log.await(t, "INFO ready") // lines before it are of the start
+	return r
+}
+
+// runWith is run with more of its options; the lines of the start are still to be read. It
+// returns the addresses of all listeners: "Default" is the plain one.
+func runWith(t *testing.T, o Options) (r *running, addrs map[string]string) {
+	t.Helper()
+	r = &running{log: make(logLines, 10000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan map[string]string, 1), make(chan error, 1)
-	go func() {
-		done <- Run(ctx, Options{Root: root, HTTPAddr: "127.0.0.1:0", Stderr: r.log, Ready: func(addrs map[string]string) { ready <- addrs }})
-	}()
+	o.Stderr, o.Ready = r.log, func(addrs map[string]string) { ready <- addrs }
+	go func() { done <- Run(ctx, o) }()
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
 	})
 	t.Cleanup(func() { r.stop() })
 	select {
-	case addrs := <-ready:
+	case addrs = <-ready:
 		r.base = "http://" + addrs["Default"]
-		r.log.await(t, "INFO ready") // lines before it are of the start
 	case err := <-done:
 		t.Fatal(err)
 	}
-	return r
+	return r, addrs
 }
 
 // reload sends SIGHUP and waits for the outcome.

@@ -7,19 +7,18 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"html"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/fcgi"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 // A site is what httpjet serves: a tree of files, and the upstreams behind it.
@@ -28,7 +27,7 @@ type site struct {
 	plain, secure, extra, metrics string // addresses
 	roots                         *x509.CertPool
 
-	app, second, ws, frail, left, right, fcgi *mortal
+	app, second, ws, frail, left, right, fcgi *peers.Mortal
 }
 
 // files are the static files, by name, with their sizes.
@@ -47,27 +46,27 @@ func (s *site) open(dir string) error {
 	if err := os.MkdirAll(filepath.Join(s.root, "run"), 0o755); err != nil {
 		return err
 	}
-	for _, m := range []**mortal{&s.app, &s.second, &s.frail, &s.left, &s.right} {
-		*m = &mortal{network: "tcp", serve: func(l net.Listener) { http.Serve(l, http.HandlerFunc(origin)) }}
+	for _, m := range []**peers.Mortal{&s.app, &s.second, &s.frail, &s.left, &s.right} {
+		*m = &peers.Mortal{Network: "tcp", Serve: func(l net.Listener) { http.Serve(l, http.HandlerFunc(origin)) }}
 	}
-	s.ws = &mortal{network: "tcp", serve: func(l net.Listener) { http.Serve(l, http.HandlerFunc(echoMessages)) }}
-	s.fcgi = &mortal{network: "unix", address: filepath.Join(s.root, "run/app.sock"),
-		serve: func(l net.Listener) { fcgi.Serve(l, http.HandlerFunc(origin)) }}
+	s.ws = &peers.Mortal{Network: "tcp", Serve: func(l net.Listener) { http.Serve(l, http.HandlerFunc(peers.EchoMessages)) }}
+	s.fcgi = &peers.Mortal{Network: "unix", Address: filepath.Join(s.root, "run/app.sock"),
+		Serve: func(l net.Listener) { fcgi.Serve(l, http.HandlerFunc(origin)) }}
 	for _, m := range s.mortals() {
-		if err := m.up(); err != nil {
+		if err := m.Up(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *site) mortals() []*mortal {
-	return []*mortal{s.app, s.second, s.ws, s.frail, s.left, s.right, s.fcgi}
+func (s *site) mortals() []*peers.Mortal {
+	return []*peers.Mortal{s.app, s.second, s.ws, s.frail, s.left, s.right, s.fcgi}
 }
 
 func (s *site) close() {
 	for _, m := range s.mortals() {
-		m.down()
+		m.Down()
 	}
 }
 
@@ -102,7 +101,7 @@ const hostFile = `<virtualHostConfig>
 func (s *site) write() error {
 	for _, a := range []*string{&s.plain, &s.secure, &s.extra, &s.metrics} {
 		var err error
-		if *a, err = freePort(s.plain, s.secure, s.extra, s.metrics); err != nil {
+		if *a, err = peers.FreePort(s.plain, s.secure, s.extra, s.metrics); err != nil {
 			return err
 		}
 	}
@@ -133,8 +132,8 @@ func (s *site) configure(version int) error {
 	}
 	fill := strings.NewReplacer("{{keep}}", fmt.Sprint(keepAlive.Seconds()), "{{grace}}", fmt.Sprint(grace.Seconds()),
 		"{{plain}}", s.plain, "{{secure}}", s.secure, "{{extra}}", s.extra, "{{map}}", hosts, "{{line}}", html.EscapeString(lineFormat),
-		"{{app}}", s.app.address, "{{second}}", s.second.address, "{{frail}}", s.frail.address, "{{left}}", s.left.address, "{{right}}", s.right.address,
-		"{{ws}}", s.ws.address, "{{weights}}", fmt.Sprintf("%d,2", 1+version%3), "{{version}}", fmt.Sprint(version))
+		"{{app}}", s.app.Address, "{{second}}", s.second.Address, "{{frail}}", s.frail.Address, "{{left}}", s.left.Address, "{{right}}", s.right.Address,
+		"{{ws}}", s.ws.Address, "{{weights}}", fmt.Sprintf("%d,2", 1+version%3), "{{version}}", fmt.Sprint(version))
 	if err := s.put("conf/soak.xml", []byte(fill.Replace(hostFile))); err != nil {
 		return err
 	}
@@ -155,28 +154,6 @@ func (s *site) put(name string, text []byte) error {
 		return err
 	}
 	return os.Rename(path+".new", path)
-}
-
-// freePort is a loopback address that is free for TCP and UDP and is none of given. It
-// lies below the ports that the kernel gives to outgoing connections: a listener that a
-// reload has removed finds its port free when it comes back.
-func freePort(given ...string) (string, error) {
-	for range 100 {
-		at := fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.IntN(12_000))
-		l, err := net.Listen("tcp4", at)
-		if err != nil || slices.Contains(given, at) {
-			if err == nil {
-				l.Close()
-			}
-			continue
-		}
-		u, err := net.ListenPacket("udp4", at)
-		l.Close()
-		if err == nil {
-			return at, u.Close()
-		}
-	}
-	return "", errors.New("no port from 20000 to 32000 is free for TCP and UDP")
 }
 
 // selfSigned makes a certificate for loopback, which clients trust, and its key.

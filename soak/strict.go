@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"httpjet/internal/peers"
 )
 
 // A strict client keeps one connection, repeats nothing, and knows when it may be
@@ -134,10 +136,10 @@ func (s *soak) atPair(int) func(*rand.Rand) error {
 
 // dies excuses what may become of a request when an upstream is killed: 502, 503 or 504
 // with the reason of a proxy, or an answer that is cut.
-func (s *soak) dies(began time.Time, err error, upstreams ...*mortal) error {
+func (s *soak) dies(began time.Time, err error, upstreams ...*peers.Mortal) error {
 	ailing := false
 	for _, m := range upstreams {
-		ailing = ailing || m.ailing(began, recovery)
+		ailing = ailing || m.Ailing(began, recovery)
 	}
 	if err == nil || !ailing {
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"httpjet/internal/peers"
 )
 
 // reloads changes the configuration every few seconds.
@@ -54,14 +56,14 @@ func (s *soak) upgrades(ctx context.Context) error {
 
 // murders kills upstreams for a second each: the one that is alone, and one of a pair.
 func (s *soak) murders(ctx context.Context) error {
-	victims := []*mortal{s.frail, s.left, s.frail, s.right}
+	victims := []*peers.Mortal{s.frail, s.left, s.frail, s.right}
 	for i := 0; s.pause(ctx, 4*time.Second); i++ {
 		m := victims[i%len(victims)]
-		m.down()
+		m.Down()
 		s.pause(ctx, time.Second)
 		var err error
 		for range 100 { // somebody may have its port for a moment
-			if err = m.up(); err == nil {
+			if err = m.Up(); err == nil {
 				break
 			}
 			time.Sleep(50 * time.Millisecond)
