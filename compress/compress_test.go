@@ -424,6 +424,36 @@ func TestLittleOfUnknownLength(t *testing.T) {
 	}
 }
 
+// What has to be sent before its end is known is coded, however little of it there is:
+// its head cannot be taken back when more comes.
+func TestLittleThatIsFlushed(t *testing.T) {
+	for _, pieces := range [][]int{{1}, {200}, {0, 200}, {100, 100}, {200, 5000}} {
+		whole := ""
+		h := exchange.HandlerFunc(func(x *exchange.Exchange) error {
+			x.Resp.Fields.Add("Content-Type", "text/html")
+			if err := x.Start(200); err != nil {
+				return err
+			}
+			whole = ""
+			for _, n := range pieces {
+				whole += text(n)
+				io.WriteString(x, text(n))
+				if err := x.Flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		w := serve(t, options(t), h, "Accept-Encoding: gzip")
+		if w.head.Fields.Get("Content-Encoding") != "gzip" || w.head.Length != -1 || !w.ended || decoded(t, w) != whole {
+			t.Errorf("%v: %s", pieces, fields(w))
+		}
+		if w := serve(t, options(t), h); w.head.Fields.Has("Content-Encoding") || w.body.String() != whole {
+			t.Errorf("%v for who takes none: %s", pieces, fields(w))
+		}
+	}
+}
+
 // A failure behind Start cuts the answer, held or not, and gives everything back.
 func TestFailureCutsTheAnswer(t *testing.T) {
 	for _, n := range []int{0, 100, 5000} {

@@ -44,12 +44,20 @@ func (v *VHost) answer(x *exchange.Exchange, r *route, t *Table, l *local, run *
 		return x.ServeOrExplain(r.handler)
 	}
 	q := pagecache.Question{Local: local, Again: t}
-	q.Purge = pagecache.IsPurge(x.Req.Method) && v.mayPurge(x, t)
+	if pagecache.IsPurge(x.Req.Method) {
+		if q.Purge = v.mayPurge(x, t); !q.Purge && local && v.Purgers != nil {
+			if err := v.Purgers.Admit(x); err != nil {
+				return err
+			}
+			q.Purge = true
+		}
+	}
 	return run.Serve(q, r.handler)
 }
 
-// mayPurge reports whether a client may purge a URL: one of this machine or one that is
-// trusted. What comes by a proxy of this machine that is not trusted to say for whom is
+// mayPurge reports whether a client may purge a URL by its address: one of this machine
+// or one that is trusted (LSX 10.4). All others are asked for a password of purgeRealm,
+// where there is one and no upstream that may have a cache, and a password, of its own. What comes by a proxy of this machine that is not trusted to say for whom is
 // not of this machine.
 func (v *VHost) mayPurge(x *exchange.Exchange, t *Table) bool {
 	if x.Req.Client == x.Req.Remote.Addr().Unmap() {

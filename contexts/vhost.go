@@ -44,7 +44,8 @@ type VHost struct {
 	// there are none. An error is an exchange.Error, or says what is wrong with the name.
 	AnyHost func(scheme, authority string) (*Target, error)
 
-	Cache *pagecache.Site // nil: none
+	Cache   *pagecache.Site // nil: none
+	Purgers *access.Guard   // of users who may purge a URL; nil: nobody by his password
 
 	// Rewrote is told what the rules of a request took; nil: nobody.
 	Rewrote func(took time.Duration)

@@ -80,7 +80,7 @@ func (b *builder) buildCache(h *xmlconf.Host, v *contexts.VHost) {
 		report = own.CacheReport
 	}
 	s.Report = map[string]pagecache.ReportKind{"standard": pagecache.ReportStandard, "off": pagecache.ReportNothing}[report]
-	v.Cache = s
+	v.Cache, v.Purgers = s, b.buildPurgers(h, own, server)
 	b.g.sites = append(b.g.sites, s)
 }
 

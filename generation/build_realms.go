@@ -40,11 +40,32 @@ func (b *builder) buildRealm(h *host, c *xmlconf.Context, out *contexts.Context)
 		b.shut(c, out, c.At("required"), "write valid-user, user NAME, or group NAME", "required: "+err.Error())
 		return
 	}
-	out.Realm = access.NewGuard(b.realm(h, decl, c), or(c.AuthName, decl.Name), need)
+	out.Realm = access.NewGuard(b.realm(h.Name, decl, fmt.Sprintf("context %q", c.URI), c.Required), or(c.AuthName, decl.Name), need)
 }
 
-// realm leases the realm of a declaration, with what clients have proved to it.
-func (b *builder) realm(h *host, decl *xmlconf.Realm, c *xmlconf.Context) *access.Realm {
+// buildPurgers is the guard of a host's purgeRealm, nil for none. A realm that cannot be
+// had is an error of httpjet's own element: the tree does not load.
+func (b *builder) buildPurgers(h *xmlconf.Host, own, server *xmlconf.Cache) *access.Guard {
+	at := own
+	if own.PurgeRealm == "" {
+		at = server
+	}
+	name := at.PurgeRealm
+	if name == "" {
+		return nil
+	}
+	decl := realmOf(h.Conf, name)
+	if decl == nil || !strings.EqualFold(decl.Type, "file") || decl.UserDB == nil || decl.UserDB.Location == "" {
+		b.fs.Fatal("E-STRICT", at.At("purgeRealm"), "name a realm of type file in realmList of the virtual host, with its userDB",
+			"virtual host %q: purgeRealm: realm %q is not declared, or has no file of users", h.Name, name)
+		return nil
+	}
+	return access.NewGuard(b.realm(h.Name, decl, "purgeRealm", ""), decl.Name, access.Required{})
+}
+
+// realm leases the realm of a declaration of a host, with what clients have proved to it.
+// who asks for it, and whom of its users it requires.
+func (b *builder) realm(vhost string, decl *xmlconf.Realm, who, required string) *access.Realm {
 	o := access.RealmOptions{Users: decl.UserDB.Location, Cached: decl.UserDB.MaxCacheSize,
 		CacheFor: time.Duration(decl.UserDB.CacheTimeout) * time.Second}
 	if decl.GroupDB != nil {
@@ -54,11 +75,11 @@ func (b *builder) realm(h *host, decl *xmlconf.Realm, c *xmlconf.Context) *acces
 	b.g.leases = append(b.g.leases, release)
 	if err := r.Fault(); err != nil {
 		b.fs.Error("E-REALM", decl.UserDB.At("location"), "make the file readable: lines of user:hash, as htpasswd -B writes them",
-			"context %q of virtual host %q: realm %q: %v; it answers 503 until the file can be read", c.URI, h.Name, decl.Name, err)
+			"%s of virtual host %q: realm %q: %v; it answers 503 until the file can be read", who, vhost, decl.Name, err)
 	}
-	if err := r.GroupFault(); err != nil && strings.Contains(strings.ToLower(c.Required), "group") {
+	if err := r.GroupFault(); err != nil && strings.Contains(strings.ToLower(required), "group") {
 		b.fs.Error("E-REALM", decl.GroupDB.At("location"), "make the file readable: lines of group: user user",
-			"context %q of virtual host %q: realm %q: %v; it answers 503 until the file can be read", c.URI, h.Name, decl.Name, err)
+			"%s of virtual host %q: realm %q: %v; it answers 503 until the file can be read", who, vhost, decl.Name, err)
 	}
 	return r
 }

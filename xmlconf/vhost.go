@@ -123,6 +123,7 @@ type Cache struct {
 	NoCacheDomain []string    `conf:"noCacheDomain" doc:"host names that are never cached; of the server"`
 	NoCacheURL    string      `conf:"noCacheUrl" unit:"text" doc:"lines: parts of paths that are never cached, ^ at the beginning and $ at the end"`
 	CacheReport   string      `conf:"cacheReport" range:"litespeed|standard|off" default:"litespeed" as:"honoured,strict" doc:"how answers tell what the cache did: X-LiteSpeed-Cache, Cache-Status (RFC 9211), or not at all"`
+	PurgeRealm    string      `conf:"purgeRealm" as:"honoured,strict" doc:"realm of the virtual host whose users may PURGE and REFRESH a URL, beside this machine and trusted addresses"`
 }
 
 // Storage is where cached objects are kept.
