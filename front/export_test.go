@@ -28,3 +28,11 @@ func LookedAtH2(s *Server) (n int, runs bool) {
 	defer s.h2Watch.mu.Unlock()
 	return len(s.h2Watch.conns), s.h2Watch.runs
 }
+
+// Withdrawn reports whether frames withdraw stream id on a connection whose last stream is
+// begun.
+func Withdrawn(frames []byte, begun, id uint32) bool {
+	var a h2Ahead
+	a.look(frames, begun)
+	return a.withdrawn(id)
+}

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"httpjet/exchange"
 	"httpjet/exchange/exchangetest"
@@ -52,11 +54,75 @@ func TestG60RapidReset(t *testing.T) {
 	})
 	c.wantGoAway(http2.ErrCodeEnhanceYourCalm)
 	wantEnded(t, s, h2.EnhanceYourCalm)
-	if n := begun.Load(); n == 0 || n > h2.ResetBudget+1 {
+	if n := begun.Load(); n > h2.ResetBudget+1 { // none of those that are withdrawn with the same segment
 		t.Errorf("%d handlers were begun", n)
 	}
 	if status, _, err := other.answer(other.ask(true, "GET", "/ready"), false); status != "200" {
 		t.Errorf("another connection: %s %v", status, err)
+	}
+}
+
+// G60: a request that comes with its own RST_STREAM is not served: it costs its place in the
+// budget and nothing else, and what comes with it is served.
+func TestG60WithdrawnRequests(t *testing.T) {
+	for _, n := range []int{1, 100, h2.ResetBudget + 50} {
+		var begun atomic.Int64
+		s := exchangetest.Start(t, waits(&begun), true)
+		c := dialH2(t, s)
+		if status, _, err := c.answer(c.ask(true, "GET", "/ready"), false); status != "200" {
+			t.Fatal(status, err)
+		}
+		var record bytes.Buffer // all of it is at hand at once
+		c.fr = http2.NewFramer(&record, c.c)
+		c.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		all := make([]uint32, n)
+		for i := range all {
+			all[i] = c.ask(true, "GET", "/slow", "x-number: "+strconv.Itoa(i))
+			if i%2 == 0 {
+				c.fr.WriteRSTStream(all[i], http2.ErrCodeCancel)
+			}
+		}
+		for i, id := range all { // these do not follow their request
+			if i%2 == 1 {
+				c.fr.WriteRSTStream(id, http2.ErrCodeCancel)
+			}
+		}
+		last := c.ask(true, "GET", "/ready")
+		if record.Len() > 16<<10 {
+			t.Fatal("more than one record")
+		}
+		c.c.Write(record.Bytes())
+		if n > h2.ResetBudget {
+			c.wantGoAway(http2.ErrCodeEnhanceYourCalm)
+			wantEnded(t, s, h2.EnhanceYourCalm)
+		} else if status, _, err := c.answer(last, false); status != "200" {
+			t.Errorf("%d: behind them: %s %v", n, status, err)
+		} else if got := s.Front.Snapshot().H2.Resets; got != int64(n) {
+			t.Errorf("%d resets are counted of %d", got, n)
+		}
+		if got := begun.Load(); got != 0 {
+			t.Errorf("%d: %d were served", n, got)
+		}
+	}
+}
+
+// Only streams that have not begun are withdrawn, by whole heads of frames.
+func TestWithdrawn(t *testing.T) {
+	frames := h2.AppendRST(nil, 5, h2.Cancel)
+	frames = append(h2.AppendHeader(frames, 13, h2.Data, 0, 7), h2.AppendRST(nil, 9, h2.Cancel)...) // the payload of another frame
+	frames = h2.AppendRST(frames, 1023, h2.Cancel)
+	frames = h2.AppendRST(frames, 1031, h2.Cancel) // too far ahead
+	frames = append(frames, h2.AppendRST(nil, 11, h2.Cancel)[:h2.HeaderSize]...)
+	for id, want := range map[uint32]bool{1: false, 3: false, 5: true, 7: false, 9: false, 11: true, 1023: true, 1025: false, 1031: false, 1<<31 - 1: false} {
+		if got := front.Withdrawn(frames, 3, id); got != want {
+			t.Errorf("stream %d: %v", id, got)
+		}
+	}
+	for n := range frames {
+		front.Withdrawn(frames[:n], 0, 1) // no panic
+	}
+	if front.Withdrawn(frames, 5, 5) || front.Withdrawn(h2.AppendHeader(nil, 1<<24-1, h2.RSTStream, 0, 1), 1, 1) {
+		t.Error("a stream that has begun")
 	}
 }
 
@@ -109,17 +175,20 @@ func TestMadeYouReset(t *testing.T) {
 // Handlers of streams that were reset count against the limit of streams until they have
 // noticed.
 func TestResetStreamsCountWhileTheyAreServed(t *testing.T) {
-	release := make(chan struct{})
+	release, begins := make(chan struct{}), make(chan struct{}, 300)
 	var begun atomic.Int64
 	s := startH2C(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
 		begun.Add(1)
+		begins <- struct{}{}
 		x.MayWait()
 		<-release
 		return nil
 	})})
 	c := dialH2(t, s)
 	for range 199 {
-		c.fr.WriteRSTStream(c.ask(true, "GET", "/"), http2.ErrCodeCancel)
+		id := c.ask(true, "GET", "/")
+		<-begins
+		c.fr.WriteRSTStream(id, http2.ErrCodeCancel)
 	}
 	for range 57 {
 		c.ask(true, "GET", "/")

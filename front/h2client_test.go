@@ -40,7 +40,7 @@ func dialH2(t testing.TB, s *exchangetest.Server, settings ...http2.Setting) *ra
 	var c net.Conn
 	var err error
 	if strings.HasPrefix(s.URL, "https") {
-		c, err = tls.Dial("tcp", s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		c, err = tls.Dial("tcp", s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, DynamicRecordSizingDisabled: true})
 	} else {
 		c, err = net.Dial("tcp", s.Addr)
 	}

@@ -14,7 +14,7 @@ import (
 const (
 	h2Streams = 256      // at once, those included whose client has gone but whose handler has not
 	h2Window  = 2 << 20  // of the connection, for bodies of requests
-	h2Ahead   = 64 << 10 // of a stream: as much is held for a handler that does not read
+	h2Unread  = 64 << 10 // of a stream: as much is held for a handler that does not read
 	h2Most    = 1 << 20  // to which that of a stream grows while its handler keeps up
 	h2MinIdle = 90 * time.Second
 
@@ -82,6 +82,8 @@ type h2conn struct {
 	idle     h2.Budget
 	forgot   [64]uint32 // streams that we have ended before the client did, the last ones
 	forgets  int
+	ahead    h2Ahead // of frames at hand
+	paced    int     // exchanges served since others had the processor
 
 	inline atomic.Pointer[h2stream] // what the reader serves itself; nil: nothing
 	armed  atomic.Bool              // h2Watch looks at the connection
@@ -134,7 +136,7 @@ func newH2(c *conn) *h2conn {
 	c.sock.keepShort()
 	lim := c.srv.Current().Limits()
 	h.mu.Lock()
-	h.out = h2.AppendSettings(h.buffer(), h2.Own{Streams: h2Streams, Window: h2Ahead, List: max(lim.maxHead(), h2ListMin)})
+	h.out = h2.AppendSettings(h.buffer(), h2.Own{Streams: h2Streams, Window: h2Unread, List: max(lim.maxHead(), h2ListMin)})
 	h.out = h2.AppendWindowUpdate(h.out, 0, h2Window-65535)
 	h.mu.Unlock()
 	h.now = time.Now()

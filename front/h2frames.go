@@ -2,6 +2,7 @@ package front
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"httpjet/h2"
@@ -21,6 +22,10 @@ func (c *h2conn) frames() (handed bool, err error) {
 		}
 		c.r += n
 		c.greeted2 = true
+	}
+	c.paced = 0
+	if c.ahead.any = false; c.w-c.r > h2.HeaderSize {
+		c.ahead.look(c.in[c.r:c.w], c.lastID)
 	}
 	for c.w-c.r >= h2.HeaderSize {
 		h := h2.ParseHeader(c.in[c.r:])
@@ -292,6 +297,9 @@ func (c *h2conn) section(h h2.Header, block []byte, selfish bool) (handed bool, 
 		}
 		return false, &h2.StreamError{Code: h2.RefusedStream, Msg: "too many streams"}
 	}
+	if h.Has(h2.EndStream) && c.ahead.withdrawn(h.Stream) {
+		return false, c.withdraw(h.Stream, block)
+	}
 	c.lastID = h.Stream
 	s := c.newStream(h.Stream)
 	s.head.Fields = &s.x.Req.Fields
@@ -304,7 +312,18 @@ func (c *h2conn) section(h h2.Header, block []byte, selfish bool) (handed bool, 
 		c.srv.refused.Add(1)
 		return false, &h2.StreamError{Code: h2.ProtocolError, Msg: s.head.Malformed}
 	}
-	return c.begin(s, h.Has(h2.EndStream)), nil
+	if handed = c.begin(s, h.Has(h2.EndStream)); !handed {
+		c.pace()
+	}
+	return handed, nil
+}
+
+// pace lets others have the processor now and then while much is served in a row.
+func (c *h2conn) pace() {
+	if c.paced++; c.paced >= h2Pace {
+		c.paced = 0
+		runtime.Gosched()
+	}
 }
 
 // trailerSection takes a field block on a stream that was begun before.

@@ -85,7 +85,7 @@ func (c *h2conn) newStream(id uint32) *h2stream {
 		s.c = c
 	}
 	s.id = id
-	s.recv, s.full = h2Ahead, h2Ahead
+	s.recv, s.full = h2Unread, h2Unread
 	s.site = c.lis.site()
 	s.lim = s.site.Limits()
 	return s

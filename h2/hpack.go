@@ -1,7 +1,5 @@
 package h2
 
-import "httpjet/exchange"
-
 // TableSize is the size of the dynamic table that clients may fill.
 const TableSize = 4096
 
@@ -30,7 +28,7 @@ var (
 // nil for a block that nobody wants. The error is a *ConnError.
 func (d *Decoder) Decode(block []byte, head *Head, most int, trailers bool) error {
 	if head == nil {
-		head = &Head{Fields: &exchange.Fields{}, Malformed: "unwanted"}
+		head = &Head{Malformed: "unwanted"}
 	} else {
 		*head = Head{Fields: head.Fields, most: most, trailers: trailers, crumbs: head.crumbs[:0]}
 	}
