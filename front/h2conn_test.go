@@ -299,9 +299,10 @@ func TestH2Parks(t *testing.T) {
 
 // A client that goes ends the contexts of all its streams, parked or not.
 func TestH2ClientLeaves(t *testing.T) {
-	ended := make(chan error, 10)
+	begun, ended := make(chan struct{}, 10), make(chan error, 10)
 	s := startH2C(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
 		ctx := x.Context()
+		begun <- struct{}{}
 		x.MayWait()
 		<-ctx.Done()
 		ended <- ctx.Err()
@@ -310,6 +311,7 @@ func TestH2ClientLeaves(t *testing.T) {
 	c := dialH2(t, s)
 	for range 10 {
 		c.ask(true, "GET", "/")
+		<-begun
 	}
 	c.fr.WriteRSTStream(5, http2.ErrCodeCancel)
 	if err := <-ended; err == nil {
