@@ -238,7 +238,8 @@ func (s *Server) socketConfig(g *generation.Generation) status.Config {
 	if m := g.Config.Server.Management; m != nil {
 		c.Socket, c.Mode, c.Pprof = m.Socket, fs.FileMode(m.SocketMode), m.Pprof
 	}
-	c.Replace = s.opt.Inherited.Predecessor() != 0 && s.admin.socket == nil
+	// Only what the process before has is taken over, not what a later reload names.
+	c.Replace = s.opt.Inherited.Predecessor() != 0 && s.current.Load() == nil
 	return c
 }
 
