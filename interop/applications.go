@@ -50,7 +50,7 @@ func bodies(r *run) error {
 	defer app.Down()
 	j, err := r.serve(tree{name: "bodies", tuning: fmt.Sprintf("<totalReqBufSize>%d</totalReqBufSize><maxReqBodySize>2047M</maxReqBodySize>", heldMost), vhost: `
   <docRoot>$VH_ROOT/htdocs</docRoot>
-  <extProcessorList><extProcessor><type>fcgi</type><name>app</name><Address>uds:/` + app.Address + `</address>
+  <extProcessorList><extProcessor><type>fcgi</type><name>app</name><address>uds:/` + app.Address + `</address>
     <maxConns>20</maxConns><initTimeout>60</initTimeout><retryTimeout>0</retryTimeout><autoStart>0</autoStart></extProcessor></extProcessorList>
   <contextList><context><type>fcgi</type><uri>/sink</uri><handler>app</handler></context></contextList>`})
 	if err != nil {
