@@ -779,3 +779,22 @@ func TestH2LateStreams(t *testing.T) {
 		t.Errorf("%d cut", cut)
 	}
 }
+
+// RFC 9113 §5.1: a request that is answered whole is closed, also while what has answered it
+// is about to leave.
+func TestH2HeadersOnAClosedStream(t *testing.T) {
+	s := startH2C(t, &exchangetest.Site{Handler: handle(func(x *exchange.Exchange) error {
+		x.MayWait()
+		return nil
+	})})
+	for range 200 {
+		c := dialH2(t, s)
+		id := c.ask(true, "GET", "/")
+		if status, _, err := c.answer(id, false); status != "200" {
+			t.Fatal(status, err)
+		}
+		c.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields("a: b"), EndStream: true, EndHeaders: true})
+		c.wantGoAway(http2.ErrCodeStreamClosed)
+		c.c.Close()
+	}
+}

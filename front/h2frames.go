@@ -331,6 +331,7 @@ func (c *h2conn) trailerSection(h h2.Header, block []byte) error {
 	c.mu.Lock()
 	s := c.find(h.Stream)
 	open := s != nil && !s.over
+	closed := s != nil && s.over && s.sentEnd // its exchange is about to drop it
 	c.mu.Unlock()
 	head, fields := &h2.Head{}, (*h2.Head)(nil)
 	if open {
@@ -343,7 +344,7 @@ func (c *h2conn) trailerSection(h h2.Header, block []byte) error {
 	switch {
 	case s == nil && c.forgotten(h.Stream):
 		return nil
-	case s == nil:
+	case s == nil || closed:
 		return &h2.ConnError{Code: h2.StreamClosed, Msg: "HEADERS on a closed stream"}
 	case !open:
 		return &h2.StreamError{Code: h2.StreamClosed, Msg: "HEADERS on a half-closed stream"}
