@@ -115,7 +115,7 @@ func accept(l *Listener) {
 	defer l.accept.Done()
 	defer l.unbound()
 	s := l.srv
-	pause := time.Duration(0)
+	pause, empty := time.Duration(0), 0
 	for left := backlog; left > 0; {
 		if l.closed.Load() { // what has connected already is not turned away
 			left--
@@ -133,7 +133,8 @@ func accept(l *Listener) {
 		if err != nil {
 			s.conns.release()
 			switch {
-			case timedOut(err) && left == backlog: // closed a moment ago
+			case timedOut(err) && empty < backlogLooks: // its time may have passed before it looked
+				empty++
 				continue
 			case l.closed.Load() || errors.Is(err, net.ErrClosed):
 				return
@@ -148,7 +149,7 @@ func accept(l *Listener) {
 			}
 			continue
 		}
-		pause = 0
+		pause, empty = 0, 0
 		s.accepted.Add(1)
 		c := newConn(s, l, nc)
 		s.add(c)
@@ -157,11 +158,12 @@ func accept(l *Listener) {
 }
 
 // Of a listener that is being closed: connections that it takes nevertheless, because
-// the kernel has told their clients that they are there, and how long it waits for
-// another one.
+// the kernel has told their clients that they are there, how long it waits for another
+// one, and how often it finds none before it ends.
 const (
-	backlog     = 1024
-	backlogTime = 2 * time.Millisecond
+	backlog      = 1024
+	backlogTime  = 2 * time.Millisecond
+	backlogLooks = 3
 )
 
 // expect makes the next Accept fail soon.
