@@ -299,16 +299,24 @@ func messages(address, path string, n, seconds int) error {
 	if err != nil {
 		return err
 	}
+	for _, o := range all {
+		defer o.Close()
+		o.SetDeadline(time.Now().Add(time.Duration(seconds)*time.Second + 10*time.Second))
+	}
+	return busy(n, seconds, func(i int) error { return all[i].echo() })
+}
+
+// busy calls f for each of n clients, again and again for some seconds, one call after the
+// other, and prints the result.
+func busy(n, seconds int, f func(client int) error) error {
 	errs, took := make([]error, n), make([][]float64, n)
 	began := time.Now()
 	until := began.Add(time.Duration(seconds) * time.Second)
 	var wait sync.WaitGroup
-	for i, s := range all {
+	for i := range n {
 		wait.Go(func() {
-			defer s.Close()
-			s.SetDeadline(until.Add(10 * time.Second))
 			for at := time.Now(); at.Before(until) && errs[i] == nil; {
-				errs[i] = s.echo()
+				errs[i] = f(i)
 				now := time.Now()
 				took[i] = append(took[i], now.Sub(at).Seconds()*1e3)
 				at = now

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -38,32 +35,9 @@ func requests(address, path string, n, streams, seconds int) error {
 		defer qc.CloseWithError(0, "")
 		conns[i] = (&http3.Transport{DisableCompression: true}).NewClientConn(qc)
 	}
-	began := time.Now()
-	until := began.Add(time.Duration(seconds) * time.Second)
-	ctx, cancel := context.WithDeadline(context.Background(), until.Add(10*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second+10*time.Second)
 	defer cancel()
-	errs, took := make([]error, n*streams), make([][]float64, n*streams)
-	var wait sync.WaitGroup
-	for i := range errs {
-		wait.Go(func() {
-			for at := time.Now(); at.Before(until) && errs[i] == nil; {
-				errs[i] = kibibyte(ctx, conns[i%n], "https://"+host+path)
-				now := time.Now()
-				took[i] = append(took[i], now.Sub(at).Seconds()*1e3)
-				at = now
-			}
-		})
-	}
-	wait.Wait()
-	r := result{Seconds: time.Since(began).Seconds()}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	every := slices.Concat(took...)
-	slices.Sort(every)
-	r.Work = int64(len(every))
-	r.P99 = every[len(every)*99/100]
-	return r.print()
+	return busy(n*streams, seconds, func(i int) error { return kibibyte(ctx, conns[i%n], "https://"+host+path) })
 }
 
 // kibibyte makes one request, whose answer has to be the payload.
