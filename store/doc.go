@@ -4,8 +4,7 @@
 // starts no goroutine and touches no file: whoever owns a Store calls Sweep from time
 // to time, and tells by Options.Leave what is to happen when an entry leaves.
 //
-// A look-up takes one read lock of one of 64 parts and no memory, and reads as little of
-// it as it can. Whoever walks over all entries, or all tags, holds a lock for a few of them
+// A look-up takes no lock and no memory, and reads as little of it as it can. Whoever walks over all entries, or all tags, holds a lock for a few of them
 // at a time: nobody waits for a million. A purge is a number written to a tag, which
 // look-ups compare (Entry.State), or a prefix that they compare until a sweep has written
 // it to the tags; so its time does not depend on how many entries it is about. Their

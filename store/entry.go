@@ -37,9 +37,9 @@ type Object struct {
 type Entry struct {
 	// What every look-up reads stands together, so that it is one line of the CPU's cache:
 	// among many entries it is memory that a look-up waits for.
-	list    []*Entry      // of the latest variant of a key: all of them. Guarded by the lock of the shard
-	alone   [1]*Entry     // memory of the list of one that is alone
-	checked atomic.Uint64 // what State found: the number of changes of that time, twice shifted, and the State
+	list    atomic.Pointer[[]*Entry] // all variants, of the latest one of a key; nil: it is alone; notLatest
+	alone   [1]*Entry                // e, the list of one that is alone
+	checked atomic.Uint64            // what State found: the number of changes of that time, twice shifted, and the State
 	store   *Store
 	used    atomic.Bool // since the hand of the shard came by
 	ring    uint8       // of the shard, like gone, prev and next, guarded by its lock

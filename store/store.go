@@ -52,14 +52,14 @@ type Store struct {
 	prefixes prefixes
 }
 
-// shard is a part of the keys. mu guards all below it.
+// shard is a part of the keys. mu guards all below it, and is of those who write to the
+// table.
 type shard struct {
-	_  [64]byte // the locks of two shards share no cache line
-	mu sync.RWMutex
+	_     [64]byte // two shards share no cache line
+	table atomic.Pointer[table]
 
-	keys  map[uint64]*Entry // by hash of the key: the latest variant, whose list has all
-	clash map[string]*Entry // the same for keys whose hash another key had already
-	rings [2]ring           // by Entry.ring
+	mu    sync.Mutex
+	rings [2]ring // by Entry.ring
 }
 
 // Which ring an entry is in.
@@ -96,7 +96,7 @@ func New(o Options) *Store {
 	s.tags.changes.Store(1)
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.keys, sh.clash = map[uint64]*Entry{}, map[string]*Entry{}
+		sh.table.Store(newTable(leastSlots))
 		for j := range sh.rings {
 			root := &sh.rings[j].root
 			root.prev, root.next = root, root
@@ -106,62 +106,15 @@ func New(o Options) *Store {
 }
 
 // Find returns the variants of a key, the latest first; not to be changed. Purged ones
-// are among them (Entry.State). It takes no memory.
-func (s *Store) Find(key []byte) (list []*Entry) {
+// are among them (Entry.State). It takes no memory and no lock: nobody who stores, purges
+// or sweeps holds it up.
+func (s *Store) Find(key []byte) []*Entry {
 	h := maphash.Bytes(s.seed, key) & s.bits
-	sh := s.shardOf(h)
-	sh.mu.RLock()
-	e := sh.keys[h]
-	if e == nil || e.Key != string(key) {
-		e = sh.clash[string(key)]
-	}
-	if e != nil {
-		list = e.list
-	}
-	sh.mu.RUnlock()
-	return list
+	return s.shardOf(h).find(h, key)
 }
 
 func (s *Store) shardOf(hash uint64) *shard {
-	return &s.shards[hash>>32%uint64(len(s.shards))] // the map takes the low bits
-}
-
-// latest is the latest variant of a key. The lock is held, as for what follows.
-func (sh *shard) latest(hash uint64, key string) *Entry {
-	if e := sh.keys[hash]; e != nil && e.Key == key {
-		return e
-	}
-	return sh.clash[key]
-}
-
-// variants returns the list of a key.
-func (sh *shard) variants(hash uint64, key string) []*Entry {
-	if e := sh.latest(hash, key); e != nil {
-		return e.list
-	}
-	return nil
-}
-
-// set makes list the variants of a key. Lists are not changed, but replaced: readers
-// have them.
-func (sh *shard) set(hash uint64, key string, list []*Entry) {
-	if was := sh.latest(hash, key); was != nil {
-		was.list = nil // it may stay as one of the older ones, and hold nobody
-	}
-	e := sh.keys[hash]
-	switch own := e != nil && e.Key == key; {
-	case len(list) == 0 && own:
-		delete(sh.keys, hash)
-	case len(list) == 0:
-		delete(sh.clash, key)
-	case own || e == nil && sh.clash[key] == nil:
-		sh.keys[hash] = list[0]
-	default:
-		sh.clash[key] = list[0]
-	}
-	if len(list) > 0 {
-		list[0].list = list
-	}
+	return &s.shards[hash>>32%uint64(len(s.shards))] // the table takes the low bits
 }
 
 // Use notes that e serves a request, which keeps it longer.
@@ -220,7 +173,9 @@ func (s *Store) put(old *Entry, o Object, t Ticket) *Entry {
 }
 
 func (s *Store) entry(o Object, born uint64) *Entry {
-	return &Entry{Object: o, store: s, size: sizeOf(&o), born: born, hash: maphash.String(s.seed, o.Key) & s.bits}
+	e := &Entry{Object: o, store: s, size: sizeOf(&o), born: born, hash: maphash.String(s.seed, o.Key) & s.bits}
+	e.alone[0] = e
+	return e
 }
 
 // insert puts e into its shard, in the place of old if that is not nil, with the copies of
@@ -232,8 +187,8 @@ func (s *Store) insert(e, old *Entry, stay bool) (left []*Entry, ok bool) {
 	if old != nil && old.gone {
 		return nil, false
 	}
-	was := sh.variants(e.hash, e.Key)
-	list := append(e.alone[:0], e)
+	was := sh.variantsOf(e.hash, e.Key)
+	list := append(e.alone[:0], e) // more are elsewhere: alone stays as it is
 	for _, v := range was {
 		if v.Variant == e.Variant {
 			left = append(left, v)
@@ -302,7 +257,7 @@ func (s *Store) takeOff(sh *shard, e *Entry) {
 // unlink takes e off the ring and the counts, not off the keys. The lock is held.
 func (s *Store) unlink(sh *shard, e *Entry) {
 	s.takeOff(sh, e)
-	e.list, e.gone = nil, true
+	e.gone = true
 	s.bytes.Add(-e.size)
 	s.disk.Add(-e.Disk)
 	s.entries.Add(-1)
@@ -332,7 +287,7 @@ func (s *Store) remove(sh *shard, e *Entry) bool {
 	if e.gone {
 		return false
 	}
-	was := sh.variants(e.hash, e.Key)
+	was := sh.variantsOf(e.hash, e.Key)
 	s.unlink(sh, e)
 	if len(was) == 1 {
 		sh.set(e.hash, e.Key, nil)
@@ -354,7 +309,7 @@ func (s *Store) Delete(key string) int {
 	h := maphash.String(s.seed, key) & s.bits
 	sh := s.shardOf(h)
 	sh.mu.Lock()
-	list := sh.variants(h, key)
+	list := sh.variantsOf(h, key)
 	sh.set(h, key, nil)
 	for _, e := range list {
 		s.unlink(sh, e)
@@ -492,8 +447,7 @@ func (s *Store) Clear() {
 // then: some may have left by now.
 func (s *Store) Each(f func(e *Entry) bool) { s.walk(f) }
 
-// walkStep is how many entries are looked at under one lock: who waits for that holds up
-// look-ups.
+// walkStep is how many entries are looked at under one lock: stores wait for who has it.
 const walkStep = 64
 
 // walk calls f for every entry until it returns false. What comes in meanwhile may be
