@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,54 +36,90 @@ import (
 // 64, which take turns wherever a real connection would wait, it does not.
 func BenchmarkWhole(b *testing.B) {
 	for _, way := range []struct{ name, path string }{{"proxy", "/app/1k"}, {"static", "/1k.txt"}} {
-		b.Run(way.name+"/1", func(b *testing.B) { benchWhole(b, way.path, 1) })
-		b.Run(way.name+"/64", func(b *testing.B) { benchWhole(b, way.path, 64) })
+		for _, conns := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%s/%d", way.name, conns), func(b *testing.B) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+				site := newSite(b, conns, false)
+				b.ReportAllocs()
+				b.ResetTimer()
+				took := serveH1(b, site, way.path, b.N, conns)
+				b.ReportMetric(float64(took)/float64(b.N), "cpu-ns/op") // for a machine that others use
+			})
+		}
 	}
 }
 
-func benchWhole(b *testing.B, path string, conns int) {
+// BenchmarkObserved is what observation adds to a proxied request: a line of JSON and a
+// traceparent, against a combined line and no trace, with metrics in both. They are
+// served in turns, so that other programs disturb both alike, and the least of many
+// turns counts. combined-ns and observed-ns are the processor's time of a request,
+// added-ns is the difference.
+func BenchmarkObserved(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const conns, turn = 64, 20000 // requests
+	sites := []*site{newSite(b, conns, false), newSite(b, conns, true)}
+	least := []time.Duration{math.MaxInt64, math.MaxInt64}
+	for b.Loop() {
+		for i, site := range sites {
+			least[i] = min(least[i], serveH1(b, site, "/app/1k", turn, conns))
+		}
+	}
+	b.ReportMetric(float64(least[0])/turn, "combined-ns")
+	b.ReportMetric(float64(least[1])/turn, "observed-ns")
+	b.ReportMetric(float64(least[1]-least[0])/turn, "added-ns")
+}
+
+// TestWhole keeps the benchmarks running: what is measured is served.
+func TestWhole(t *testing.T) {
+	for _, observed := range []bool{false, true} {
+		site := newSite(t, 2, observed)
+		serveH1(t, site, "/app/1k", 10, 2)
+		serveH1(t, site, "/1k.txt", 10, 2)
+		serveH2(t, site, "/app/1k", 10, 2, 2)
+	}
+}
+
+// serveH1 serves n requests of HTTP/1.1 and returns the processor's time that it took.
+func serveH1(tb testing.TB, site *site, path string, n, conns int) time.Duration {
 	request := []byte("GET " + path + " HTTP/1.1\r\nHost: www.shop.example\r\n\r\n")
-	got := serveWhole(b, newSite(b, conns), conns, func(n int, done func()) net.Conn {
+	got, took := serveWhole(tb, site, n, conns, func(n int, done func()) net.Conn {
 		return &client{mem: mem{yields: conns > 1}, request: request, left: n, done: done}
 	})
-	if got.HTTP11 != int64(b.N) {
-		b.Errorf("%d requests were served of %d", got.HTTP11, b.N)
+	if got.HTTP11 != int64(n) {
+		tb.Errorf("%d requests were served of %d", got.HTTP11, n)
 	}
+	return took
 }
 
-// serveWhole serves b.N requests of so many connections, each made by connect with its
-// share of them, and measures the time from the first to the last. It returns what the
-// front end has counted.
-func serveWhole(b *testing.B, site *site, conns int, connect func(n int, done func()) net.Conn) front.Stats {
+// serveWhole serves n requests of so many connections, each made by connect with its
+// share of them. It returns what the front end has counted, and the processor's time
+// from the first to the last.
+func serveWhole(tb testing.TB, site *site, n, conns int, connect func(n int, done func()) net.Conn) (front.Stats, time.Duration) {
 	fs := &front.Server{Current: func() front.Site { return site }}
 	fs.SetLimits(site.Limits())
 	in := &clients{incoming: make(chan net.Conn, conns)}
 	l := fs.Adopt(site.Listeners[0].Key(), front.Key{Network: "tcp", Address: "127.0.0.1:80"}, in)
 	var done sync.WaitGroup
 	for i := range conns {
-		n := b.N / conns
-		if i < b.N%conns {
-			n++
+		share := n / conns
+		if i < n%conns {
+			share++
 		}
 		done.Add(1)
-		in.incoming <- connect(n, done.Done)
+		in.incoming <- connect(share, done.Done)
 	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	before := cpuTime(b)
+	before := cpuTime(tb)
 	fs.Serve(l)
 	done.Wait()
-	b.StopTimer()
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op") // for a machine that others use
+	took := cpuTime(tb) - before
 	fs.Drain(context.Background())
-	return fs.Snapshot()
+	return fs.Snapshot(), took
 }
 
 // cpuTime is what the process has used so far.
-func cpuTime(b *testing.B) time.Duration {
+func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
-	check(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	check(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -104,26 +141,26 @@ func (s *site) Finished(x *exchange.Exchange, err error) {
 	s.Generation.Finished(x, err)
 }
 
-// newSite builds the generation that is benched. Its upstream has so many
-// connections.
-func newSite(b *testing.B, conns int) *site {
-	root := b.TempDir()
-	writeTree(b, root)
+// newSite builds the generation that is benched, with what the scenario observed has
+// if it is. Its upstream has so many connections.
+func newSite(tb testing.TB, conns int, observed bool) *site {
+	root := tb.TempDir()
+	writeTree(tb, root, observed)
 	kept := generation.Kept{Metrics: metrics.New(),
 		Bodies: &budget.Bodies{Bytes: budget.NewBytes(1 << 20), Count: budget.NewPermits(10)}}
 	var found xmlconf.Findings
 	cfg := xmlconf.LoadServer(root, &found)
 	if cfg == nil || found.Failed() {
-		b.Fatal(found.All())
+		tb.Fatal(found.All())
 	}
 	g := generation.Build(cfg, &kept, generation.Options{}, &found)
 	for _, sink := range g.Sinks() {
-		sink.Start(func(err error) { b.Error(err) })
+		sink.Start(func(err error) { tb.Error(err) })
 	}
-	b.Cleanup(func() {
+	tb.Cleanup(func() {
 		g.Retire()
 		if log, err := os.Stat(filepath.Join(root, "logs", "access.log")); err != nil || log.Size() == 0 {
-			b.Error("no access log was written:", err)
+			tb.Error("no access log was written:", err)
 		}
 	})
 	reply := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024))
@@ -142,38 +179,38 @@ func newSite(b *testing.B, conns int) *site {
 }
 
 // writeTree fills the templates of bench/conf/httpjet.
-func writeTree(b *testing.B, root string) {
+func writeTree(tb testing.TB, root string, observed bool) {
 	var group []string
 	for i := range 10 {
 		group = append(group, fmt.Sprintf("127.0.0.%d:81", i+2))
 	}
 	values := map[string]any{"RequestsPerConnection": 0, "Group": group, "HTTP": "127.0.0.1:80", "HTTPS": "127.0.0.1:443",
-		"Host": "www.shop.example", "App": "127.0.0.1:81", "FastCGI": "127.0.0.1:82", "PHP": filepath.Join(root, "php"), "Dir": root}
+		"Host": "www.shop.example", "App": "127.0.0.1:81", "FastCGI": "127.0.0.1:82", "PHP": filepath.Join(root, "php"), "Dir": root, "Observed": observed, "Many": 0}
 	functions := template.FuncMap{"addresses": func(plain, secure string) []string { return []string{plain, secure} }}
 	from := os.DirFS("../bench/conf/httpjet")
-	check(b, fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+	check(tb, fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
 		to := filepath.Join(root, path)
 		if err != nil || d.IsDir() {
 			return os.MkdirAll(to, 0o755)
 		}
 		text, err := fs.ReadFile(from, path)
-		check(b, err)
+		check(tb, err)
 		t, err := template.New(path).Funcs(functions).Option("missingkey=error").Parse(string(text))
-		check(b, err)
+		check(tb, err)
 		f, err := os.Create(to)
-		check(b, err)
-		check(b, t.Execute(f, values))
+		check(tb, err)
+		check(tb, t.Execute(f, values))
 		return f.Close()
 	}))
-	check(b, os.MkdirAll(filepath.Join(root, "www"), 0o755))
+	check(tb, os.MkdirAll(filepath.Join(root, "www"), 0o755))
 	file, old := filepath.Join(root, "www", "1k.txt"), time.Now().Add(-time.Hour)
-	check(b, os.WriteFile(file, make([]byte, 1024), 0o644))
-	check(b, os.Chtimes(file, old, old)) // what is said of one that may change is not kept
+	check(tb, os.WriteFile(file, make([]byte, 1024), 0o644))
+	check(tb, os.Chtimes(file, old, old)) // what is said of one that may change is not kept
 }
 
-func check(b *testing.B, err error) {
+func check(tb testing.TB, err error) {
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2/hpack"
 
@@ -17,19 +18,31 @@ import (
 // streams, whose requests come together when the answers to the last ones are there.
 func BenchmarkWholeH2(b *testing.B) {
 	for _, way := range []struct{ name, path string }{{"proxy", "/app/1k"}, {"static", "/1k.txt"}} {
-		b.Run(way.name, func(b *testing.B) { benchWholeH2(b, way.path, 16, 16) })
-		b.Run(way.name+"-single", func(b *testing.B) { benchWholeH2(b, way.path, 64, 1) })
+		for _, many := range []struct {
+			name           string
+			conns, streams int
+		}{{way.name, 16, 16}, {way.name + "-single", 64, 1}} {
+			b.Run(many.name, func(b *testing.B) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+				site := newSite(b, 100, false)
+				b.ReportAllocs()
+				b.ResetTimer()
+				took := serveH2(b, site, way.path, b.N, many.conns, many.streams)
+				b.ReportMetric(float64(took)/float64(b.N), "cpu-ns/op")
+			})
+		}
 	}
 }
 
-func benchWholeH2(b *testing.B, path string, conns, streams int) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	site := newSite(b, 100)
+// serveH2 serves n requests of so many streams of each connection and returns the
+// processor's time that it took.
+func serveH2(tb testing.TB, site *site, path string, n, conns, streams int) time.Duration {
 	site.limits.EnableH2C = true
-	got := serveWhole(b, site, conns, func(n int, done func()) net.Conn { return newH2client(path, n, streams, done) })
-	if got.HTTP2 != int64(b.N) {
-		b.Errorf("%d requests were served of %d", got.HTTP2, b.N)
+	got, took := serveWhole(tb, site, n, conns, func(n int, done func()) net.Conn { return newH2client(path, n, streams, done) })
+	if got.HTTP2 != int64(n) {
+		tb.Errorf("%d requests were served of %d", got.HTTP2, n)
 	}
+	return took
 }
 
 // h2client is a client that has so many streams open, and begins new ones when all of

@@ -6,8 +6,9 @@
 package trace
 
 import (
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 	"strings"
 
 	"httpjet/exchange"
@@ -46,6 +47,12 @@ func (o Options) Outgoing(x *exchange.Exchange, f *exchange.Fields, trusted bool
 	if o.Mode == Span && x.Trace == nil && !x.Background {
 		o.Tracer.Begin(x, trusted)
 	}
+	if !carries(f) { // as mostly
+		if o.Mode == Inject {
+			inject(x, f)
+		}
+		return
+	}
 	if parent := known(f); parent != "" && !distrust {
 		limitState(f)
 		if o.Mode == Span {
@@ -56,14 +63,38 @@ func (o Options) Outgoing(x *exchange.Exchange, f *exchange.Fields, trusted bool
 		return
 	}
 	// A tracestate says nothing without its traceparent (Trace Context §3.3).
-	f.DelFunc(func(fd exchange.Field) bool {
-		return exchange.EqualName(fd.Name, "traceparent") || exchange.EqualName(fd.Name, "tracestate")
-	})
+	f.DelFunc(isContext)
 	if o.Mode == Inject {
-		made := fresh()
-		f.Add("traceparent", made)
-		x.TraceID = made[3:35]
+		inject(x, f)
 	}
+}
+
+// inject begins a trace of which nobody here has a span: its parent is what x is to
+// whom it came from (R-TRACE-2).
+func inject(x *exchange.Exchange, f *exchange.Fields) {
+	x.TraceID = newTrace(x)
+	f.Add("traceparent", parentField(x.TraceID, newSpan(), true))
+}
+
+// carries reports whether f has any trace context.
+func carries(f *exchange.Fields) bool {
+	for i := range f.Len() {
+		if isContext(f.At(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isContext tells a field by its length first, by which nearly all are decided.
+func isContext(fd exchange.Field) bool {
+	switch len(fd.Name) {
+	case len("traceparent"):
+		return exchange.EqualName(fd.Name, "traceparent")
+	case len("tracestate"):
+		return exchange.EqualName(fd.Name, "tracestate")
+	}
+	return false
 }
 
 // Attempt makes a span for the attempt of x that has begun, and names it as the parent
@@ -89,7 +120,7 @@ func Next(x *exchange.Exchange) string {
 	if a := x.Timeline.Attempt(); a != nil {
 		a.Span = span
 	}
-	return parentField(t.ID, span, t.Sampled)
+	return parentField(hex.EncodeToString(t.ID[:]), span, t.Sampled)
 }
 
 // known returns the one traceparent of f that can be read, "" if there is none.
@@ -159,40 +190,35 @@ func limitState(f *exchange.Fields) {
 	}
 }
 
-// fresh is a traceparent of a trace that begins here: sampled, with random ids
-// (R-TRACE-2).
-func fresh() string {
-	var both [24]byte
-	rand.Read(both[:]) // once for both: never fails
-	id, span := [16]byte(both[:16]), [8]byte(both[16:])
-	id[0] |= 1
-	span[0] |= 1
-	return parentField(id, span, true)
-}
-
-// newTrace is a random trace id. Never zero, which nobody could read.
-func newTrace() (id [16]byte) {
-	rand.Read(id[:]) // never fails
-	id[0] |= 1
-	return id
-}
-
-// newSpan is a random span id, never zero.
-func newSpan() (id [8]byte) {
-	rand.Read(id[:])
-	id[0] |= 1
-	return id
-}
-
-// parentField is a traceparent of version 00.
-func parentField(id [16]byte, span [8]byte, sampled bool) string {
-	b := make([]byte, 0, 55)
-	b = append(b, "00-"...)
-	b = hex.AppendEncode(b, id[:])
-	b = append(b, '-')
-	b = hex.AppendEncode(b, span[:])
-	if sampled {
-		return string(append(b, "-01"...))
+// newTrace is the id, in hex, of a trace that begins with x: that of its request, so
+// that both are found by one, and else one of the same kind.
+func newTrace(x *exchange.Exchange) string {
+	if len(x.Req.ID) == 32 { // hex digits, or somebody has broken what Request promises
+		return x.Req.ID
 	}
-	return string(append(b, "-00"...))
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()|1) // never zero, which nobody could read
+	return hex.EncodeToString(id[:])
+}
+
+// newSpan is a random span id, never zero: of the runtime's ChaCha8, like ids of
+// requests. It is no secret.
+func newSpan() (id [8]byte) {
+	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
+	return id
+}
+
+// parentField is a traceparent of version 00. id is 32 hex digits.
+func parentField(id string, span [8]byte, sampled bool) string {
+	const digits = "0123456789abcdef"
+	b := [55]byte{0: '0', 1: '0', 2: '-', 35: '-', 52: '-', 53: '0', 54: '0'}
+	copy(b[3:35], id)
+	for i, c := range span {
+		b[36+2*i], b[37+2*i] = digits[c>>4], digits[c&15]
+	}
+	if sampled {
+		b[54] = '1'
+	}
+	return string(b[:])
 }

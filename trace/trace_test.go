@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"encoding/hex"
 	"regexp"
 	"strconv"
 	"strings"
@@ -80,6 +81,36 @@ func TestInject(t *testing.T) {
 	}
 }
 
+// A trace that begins here has the id of its request (R-TRACE-2, R-PIPE-11): the two are
+// found by one. It costs the field's value and no other memory.
+func TestTraceHasTheIDOfItsRequest(t *testing.T) {
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	x := &exchange.Exchange{}
+	x.Req.ID = id
+	var f exchange.Fields
+	begin := func() {
+		f.Reset()
+		Options{Mode: Inject}.Outgoing(x, &f, false)
+	}
+	begin()
+	first := f.Get("traceparent")
+	if x.TraceID != id || first[:36] != "00-"+id+"-" || !Valid(first) {
+		t.Errorf("trace %q, %q", x.TraceID, first)
+	}
+	begin()
+	if again := f.Get("traceparent"); again[:36] != first[:36] || again[36:] == first[36:] {
+		t.Errorf("%q, then %q: the span is to be another one", first, again)
+	}
+	if n := testing.AllocsPerRun(100, begin); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+	x.TraceID = ""
+	(&Tracer{Rate: 1}).Begin(x, false)
+	if x.TraceID != id || hex.EncodeToString(x.Trace.ID[:]) != id || !x.Trace.Sampled {
+		t.Errorf("span: %q, %+v", x.TraceID, x.Trace)
+	}
+}
+
 // R-TRACE-4: 32 members, 512 bytes.
 func TestStateIsBounded(t *testing.T) {
 	o := Options{Mode: Inject}
@@ -155,6 +186,7 @@ func FuzzValid(f *testing.F) {
 // What it costs to give a request a trace of its own.
 func BenchmarkInject(b *testing.B) {
 	x := &exchange.Exchange{}
+	x.Req.ID = "0af7651916cd43dd8448eb211c80319c"
 	var f exchange.Fields
 	f.Add("Accept", "*/*")
 	f.Add("User-Agent", "curl/8")

@@ -29,11 +29,12 @@ func (t *Tracer) Begin(x *exchange.Exchange, trusted bool) {
 		parent = known(&x.Req.Fields)
 	}
 	if parent != "" {
-		hex.Decode(own.ID[:], []byte(parent[3:35])) // Valid has seen to it
-		hex.Decode(own.Parent[:], []byte(parent[36:52]))
+		x.TraceID = parent[3:35]
+		hex.Decode(own.Parent[:], []byte(parent[36:52])) // Valid has seen to it
 	} else {
-		own.ID = newTrace()
+		x.TraceID = newTrace(x)
 	}
+	hex.Decode(own.ID[:], []byte(x.TraceID))
 	if parent != "" && trusted {
 		var flags [1]byte
 		hex.Decode(flags[:], []byte(parent[53:55]))
@@ -41,7 +42,7 @@ func (t *Tracer) Begin(x *exchange.Exchange, trusted bool) {
 	} else {
 		own.Sampled = t.Rate >= 1 || rand.Float64() < t.Rate
 	}
-	x.Trace, x.TraceID = &own, hex.EncodeToString(own.ID[:])
+	x.Trace = &own
 	if own.Sampled && t.Out != nil && x.Timeline == nil {
 		x.Timeline = &exchange.Timeline{}
 	}
