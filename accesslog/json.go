@@ -10,84 +10,89 @@ import (
 
 // appendJSON appends the line of JSON or Completion: one object, its members always
 // there and in this order (R-LOG-2). A peer is told by its ordinal, never its
-// address.
+// address. The end of one member and the name of the next are one piece: a line costs
+// about as much as there are pieces.
 func (f Format) appendJSON(buf []byte, x *exchange.Exchange, err error, c *Clock, now time.Time) []byte {
 	a := &x.Attempts
 	began := x.Began
 	if began.IsZero() {
 		began = now
 	}
+	took := max(0, x.Ended.Sub(began))
 	buf = append(buf, '{')
 	if f == Completion {
 		buf = append(buf, `"level":"info","msg":"request_completed",`...)
 	}
-	buf = append(buf, `"time":"`...)
 	buf = append(buf, c.json(began)...)
-	buf = append(digits(buf, began.Nanosecond()/1e6, 3), 'Z', '"')
-	buf = member(buf, `,"request_id":"`, x.Req.ID)
+	buf = append(three(buf, began.Nanosecond()/1e6), `Z","request_id":"`...)
+	buf = text(buf, x.Req.ID)
 	if f == JSON {
-		buf = append(buf, `,"client":"`...)
-		buf = append(appendAddr(buf, x), '"')
-		buf = member(buf, `,"user":"`, x.Req.User)
+		buf = append(buf, `","client":"`...)
+		buf = append(appendAddr(buf, x), `","user":"`...)
+		buf = text(buf, x.Req.User)
 	}
-	buf = member(buf, `,"vhost":"`, x.Route.VHost)
-	buf = member(buf, `,"method":"`, x.Req.Method)
+	buf = append(buf, `","vhost":"`...)
+	buf = append(text(buf, x.Route.VHost), `","method":"`...)
+	buf = text(buf, x.Req.Method)
 	if f == JSON {
-		buf = member(buf, `,"target":"`, x.Req.Target)
-		buf = member(buf, `,"protocol":"`, x.Req.Proto)
+		buf = append(buf, `","target":"`...)
+		buf = append(text(buf, x.Req.Target), `","protocol":"`...)
+		buf = text(buf, x.Req.Proto)
 	}
-	label := x.Route.Label
-	if label == "" {
-		label = "unmatched"
-	}
-	buf = member(buf, `,"route":"`, label)
-	buf = member(buf, `,"group":"`, x.Route.Group)
-	buf = append(buf, `,"peer":`...)
+	buf = append(buf, `","route":"`...)
+	buf = append(text(buf, or(x.Route.Label, "unmatched")), `","group":"`...)
+	buf = append(text(buf, x.Route.Group), `","peer":`...)
 	if a.N == 0 {
-		buf = append(buf, "null"...)
+		buf = append(buf, `null,"status":`...)
 	} else {
-		buf = strconv.AppendInt(buf, int64(a.Peer), 10)
+		buf = append(number(buf, int64(a.Peer)), `,"status":`...)
 	}
-	buf = append(buf, `,"status":`...)
-	buf = strconv.AppendInt(buf, int64(x.LoggedStatus(err)), 10)
-	buf = append(buf, `,"bytes":`...)
-	buf = strconv.AppendInt(buf, x.Written(), 10)
-	buf = millis(buf, `,"duration_ms":`, max(0, x.Ended.Sub(began)))
-	buf = append(buf, `,"attempts":`...)
-	buf = strconv.AppendInt(buf, int64(a.N), 10)
-	outcome := a.Outcome
-	if outcome == "" {
-		outcome = "no_attempt"
+	buf = append(number(buf, int64(x.LoggedStatus(err))), `,"bytes":`...)
+	buf = append(number(buf, x.Written()), `,"duration_ms":`...)
+	buf = append(millis(buf, took), `,"attempts":`...)
+	buf = append(number(buf, int64(a.N)), `,"outcome":"`...)
+	buf = append(text(buf, or(a.Outcome, "no_attempt")), `","error":"`...)
+	buf = text(buf, exchange.ReasonOf(err))
+	if a.Queue|a.Dial == 0 { // as of a connection that was kept
+		buf = append(buf, `","queue_ms":0.000,"dial_ms":0.000,"head_ms":`...)
+	} else {
+		buf = append(millis(append(buf, `","queue_ms":`...), a.Queue), `,"dial_ms":`...)
+		buf = append(millis(buf, a.Dial), `,"head_ms":`...)
 	}
-	buf = member(buf, `,"outcome":"`, outcome)
-	buf = member(buf, `,"error":"`, exchange.ReasonOf(err))
-	buf = millis(buf, `,"queue_ms":`, a.Queue)
-	buf = millis(buf, `,"dial_ms":`, a.Dial)
-	buf = millis(buf, `,"head_ms":`, a.Head)
-	buf = millis(buf, `,"rest_ms":`, max(0, x.Ended.Sub(began)-a.Queue-a.Dial-a.Head))
-	buf = member(buf, `,"trace_id":"`, x.TraceID)
+	buf = append(millis(buf, a.Head), `,"rest_ms":`...)
+	buf = append(millis(buf, max(0, took-a.Queue-a.Dial-a.Head)), `,"trace_id":"`...)
+	buf = text(buf, x.TraceID)
 	if f == JSON {
-		buf = member(buf, `,"referer":"`, x.Req.Fields.Get("Referer"))
-		buf = member(buf, `,"user_agent":"`, x.Req.Fields.Get("User-Agent"))
+		buf = append(buf, `","referer":"`...)
+		buf = append(text(buf, x.Req.Fields.Get("Referer")), `","user_agent":"`...)
+		buf = text(buf, x.Req.Fields.Get("User-Agent"))
 	}
-	return append(buf, '}', '\n')
+	return append(buf, '"', '}', '\n')
 }
 
-// millis appends a member, with the text before its value, that is a duration in
-// milliseconds, to the microsecond.
-func millis(buf []byte, before string, d time.Duration) []byte {
-	buf = append(buf, before...)
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// millis appends a duration in milliseconds, to the microsecond.
+func millis(buf []byte, d time.Duration) []byte {
 	us := d.Microseconds()
+	if uint64(us) < 10000 { // as mostly
+		n := uint32(us)
+		return append(buf, byte('0'+n/1000), '.', byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10))
+	}
 	buf = append(strconv.AppendInt(buf, us/1000, 10), '.')
-	return digits(buf, int(us%1000), 3)
+	return three(buf, int(us%1000))
 }
 
-// member appends a member, with the text before its value, that is text: RFC 8259
-// section 7, with what is no UTF-8 replaced.
-func member(buf []byte, before, value string) []byte {
-	buf = append(buf, before...)
+// text appends a value between quotes that are somebody else's: RFC 8259 section 7,
+// with what is no UTF-8 replaced.
+func text(buf []byte, value string) []byte {
 	if plain(value) {
-		return append(append(buf, value...), '"')
+		return append(buf, value...)
 	}
 	const hex = "0123456789abcdef"
 	for i := 0; i < len(value); {
@@ -104,5 +109,5 @@ func member(buf []byte, before, value string) []byte {
 		}
 		i += size
 	}
-	return append(buf, '"')
+	return buf
 }

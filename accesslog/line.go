@@ -29,11 +29,11 @@ type second struct {
 	text []byte
 }
 
-// json returns the text of t up to its second, for lines of JSON.
+// json returns the member of t up to its second, for lines of JSON.
 func (c *Clock) json(t time.Time) []byte {
 	s := c.lastJSON.Load()
 	if s == nil || s.unix != t.Unix() {
-		s = &second{t.Unix(), t.UTC().AppendFormat(nil, "2006-01-02T15:04:05.")}
+		s = &second{t.Unix(), t.UTC().AppendFormat(nil, `"time":"2006-01-02T15:04:05.`)}
 		c.lastJSON.Store(s)
 	}
 	return s.text
@@ -77,9 +77,8 @@ func (f Format) Line(buf []byte, x *exchange.Exchange, err error, c *Clock, now 
 		buf = escape(buf, x.Req.Proto)
 	}
 	buf = append(buf, `" `...)
-	buf = strconv.AppendInt(buf, int64(x.LoggedStatus(err)), 10)
-	buf = append(buf, ' ')
-	buf = strconv.AppendInt(buf, x.Written(), 10)
+	buf = append(number(buf, int64(x.LoggedStatus(err))), ' ')
+	buf = number(buf, x.Written())
 	if f == Combined {
 		buf = append(buf, ` "`...)
 		buf = orDash(buf, x.Req.Fields.Get("Referer"))
@@ -122,6 +121,19 @@ func appendTime(buf []byte, t time.Time) []byte {
 
 func two(buf []byte, n int) []byte { return append(buf, byte('0'+n/10), byte('0'+n%10)) }
 
+// three appends 0 <= n < 1000 with all its digits.
+func three(buf []byte, n int) []byte {
+	return append(buf, byte('0'+n/100), byte('0'+n/10%10), byte('0'+n%10))
+}
+
+// number appends n; those of three digits, as a status has, are appended at once.
+func number(buf []byte, n int64) []byte {
+	if n >= 100 && n < 1000 {
+		return three(buf, int(n))
+	}
+	return strconv.AppendInt(buf, n, 10)
+}
+
 func appendAddr(buf []byte, x *exchange.Exchange) []byte {
 	if text := x.ClientText(); text != "" {
 		return append(buf, text...)
@@ -141,24 +153,36 @@ func orDash(buf []byte, s string) []byte {
 }
 
 // plain reports whether escape has nothing to do, as mostly. It looks at eight bytes
-// at once and may say no to a piece that is.
+// at once, at the last ones of them once more, and may say no to a piece that is.
 func plain(s string) bool {
+	if len(s) < 8 {
+		for i := range len(s) {
+			if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+				return false
+			}
+		}
+		return true
+	}
+	for i := 0; i+8 < len(s); i += 8 {
+		if odd(word(s, i)) {
+			return false
+		}
+	}
+	return !odd(word(s, len(s)-8))
+}
+
+// word returns the eight bytes of s from i.
+func word(s string, i int) uint64 {
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// odd reports whether one of the eight bytes of w is to be escaped, or may be.
+func odd(w uint64) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	for len(s) >= 8 {
-		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		quote, backslash := w^'"'*ones, w^'\\'*ones
-		if (w|(w-0x20*ones)|(w+ones)|(quote-ones)|(backslash-ones))&highs != 0 {
-			return false
-		}
-		s = s[8:]
-	}
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
+	quote, backslash := w^'"'*ones, w^'\\'*ones
+	return (w|(w-0x20*ones)|(w+ones)|(quote-ones)|(backslash-ones))&highs != 0
 }
 
 // escape appends s as printable ASCII: what else there is becomes \xHH, and
