@@ -419,14 +419,27 @@ func (b *brokenFile) Write(p []byte) (int, error) {
 func TestPutCountsLostLines(t *testing.T) {
 	s := NewSink(Options{}, new(atomic.Uint64))
 	b := &brokenFile{broken: true}
-	long := strings.Repeat("x", oneWrite+5) + "\n"
+	long := strings.Repeat("x", maxWrite+5) + "\n"
 	if err := s.put(b, []byte("a\nb\n"+long)); err == nil || s.dropped.Load() != 3 {
 		t.Errorf("%v, %d dropped", err, s.dropped.Load())
 	}
 	b.broken = false
-	batch := "a\n" + long + strings.Repeat("b\n", oneWrite) + "end without newline"
+	batch := "a\n" + long + strings.Repeat("b\n", maxWrite) + "end without newline"
 	if err := s.put(b, []byte(batch)); err != nil || b.got.String() != batch || s.dropped.Load() != 3 {
 		t.Errorf("%v, %d bytes, %d dropped", err, b.got.Len(), s.dropped.Load())
+	}
+}
+
+// What has gathered until flush comes is one write, and more is cut into few: each takes
+// the lock of the file.
+func TestPutWritesFewPieces(t *testing.T) {
+	s := NewSink(Options{}, new(atomic.Uint64))
+	const line = "0123456789abcde\n" // of which 2 KiB make oneWrite
+	for size, want := range map[int]int64{len(line): 1, oneWrite: 1, oneWrite + 10*len(line): 1, maxWrite: 1, maxWrite + len(line): 2, 10 * oneWrite: 5} {
+		out := &counted{}
+		if err := s.put(out, []byte(strings.Repeat(line, size/len(line)))); err != nil || out.writes.Load() != want || out.bytes.Load() != int64(size) {
+			t.Errorf("%d bytes: %d in %d writes, want %d; %v", size, out.bytes.Load(), out.writes.Load(), want, err)
+		}
 	}
 }
 

@@ -19,8 +19,9 @@ import (
 const (
 	maxLines = 65536                  // lines waiting for the disk (R-LOG-1)
 	maxBytes = 32 << 20               // their bytes
-	oneWrite = 64 << 10               // bytes handed to the file at once, whole lines
-	gather   = 100 * time.Millisecond // from the first line that waits to its write, unless oneWrite is full before
+	oneWrite = 64 << 10               // bytes worth a write, and least size of a piece of more
+	maxWrite = 2 * oneWrite           // bytes handed to the file at once, whole lines
+	gather   = 100 * time.Millisecond // from the first line that waits to its write, unless there is oneWrite before
 	keepCap  = 1 << 20                // larger buffers are given back after use
 	mebibyte = 1 << 20
 )
@@ -254,13 +255,14 @@ func (s *Sink) flush(out io.WriteCloser) {
 	}
 }
 
-// put writes whole lines in pieces that are smaller than any rotation size. It
+// put writes whole lines in pieces that are smaller than any rotation size. What is a
+// little more than oneWrite, as mostly, is one piece: each has its lock to take. It
 // goes on after an error, so that a passing fault costs few lines.
 func (s *Sink) put(out io.Writer, batch []byte) (err error) {
 	for len(batch) > 0 {
 		n := len(batch)
-		if n > oneWrite {
-			if n = bytes.LastIndexByte(batch[:oneWrite], '\n') + 1; n == 0 {
+		if n > maxWrite {
+			if n = bytes.LastIndexByte(batch[:maxWrite], '\n') + 1; n == 0 {
 				n = bytes.IndexByte(batch, '\n') + 1
 			}
 			if n == 0 {
