@@ -35,16 +35,28 @@ func lsphpDir() string {
 	return dir
 }
 
+func needsPHP() string {
+	if lsphpDir() == "" {
+		return "lsphp is not in its cache: make interop-lsphp"
+	}
+	return ""
+}
+
+// Each server has a pool of its own: kept connections of one would hold the children
+// that another waits for.
 const fpmConf = `[global]
 daemonize = no
 error_log = /dev/stderr
-[w]
-listen = %s
+{{- range .Pools}}
+[{{.}}]
+listen = {{$.Dir}}/{{.}}.sock
 listen.mode = 0666
 pm = static
-pm.max_children = %d
+pm.max_children = {{$.Workers}}
 security.limit_extensions = .fpm
-%s`
+{{$.User}}
+{{- end}}
+`
 
 // startPHP starts lsphp and php-fpm at the sockets of the configuration, on the cores of
 // what is not measured, as another user if this is root.
@@ -61,14 +73,18 @@ func (b *bench) startPHP(ctx context.Context, c cores) ([]*running, error) {
 		return nil, err
 	}
 	conf := filepath.Join(dir, "fpm.conf")
-	if err := write(conf, fmt.Sprintf(fpmConf, filepath.Join(dir, "fpm.sock"), phpWorkers, user)); err != nil {
+	text, err := render(fpmConf, map[string]any{"Pools": []string{"fpm", nginx.name, caddy.name}, "Dir": dir, "Workers": phpWorkers, "User": user})
+	if err == nil {
+		err = write(conf, text)
+	}
+	if err != nil {
 		return nil, err
 	}
 	// Workers that are another user have to get at the program.
 	program := filepath.Join(dir, "lsphp")
-	text, err := os.ReadFile(filepath.Join(from, "lsphp"))
+	code, err := os.ReadFile(filepath.Join(from, "lsphp"))
 	if err == nil {
-		err = os.WriteFile(program, text, 0o755)
+		err = os.WriteFile(program, code, 0o755)
 	}
 	if err != nil {
 		return nil, err
@@ -105,6 +121,13 @@ func listens(ctx context.Context, path string) (err error) {
 		}
 	}
 	return err
+}
+
+// few is wrk by no more clients than PHP-FPM has children.
+func (b *bench) few(ctx context.Context, c cores, e entry, r *running) (sample, error) {
+	few := *b
+	few.connections = phpWorkers
+	return few.wrk(ctx, c, e, r)
 }
 
 // beside is wall for 100 connections (R-PERF-1), and for the entry direct with the

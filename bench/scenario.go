@@ -165,15 +165,16 @@ var scenarios = []scenario{
 	},
 	{
 		group: "php", name: "php", unit: perTurn, take: (*bench).wall, also: (*bench).startPHP,
-		needs: func() string {
-			if lsphpDir() == "" {
-				return "lsphp is not in its cache: make interop-lsphp"
-			}
-			return ""
-		},
+		needs:   needsPHP,
 		says:    "a trivial script, httpjet alone: lsphp over LSAPI, against php-fpm of the same build over FastCGI, 4 workers each; time, not cost",
 		entries: []entry{{"httpjet", httpjet, "/hello.php"}, {"httpjet-fpm", httpjet, "/hello.fpm"}},
 		limits:  []limit{{"httpjet-fpm", 1.00}},
+	},
+	{
+		group: "php", name: "fpm", unit: perRequest, take: (*bench).few, also: (*bench).startPHP, needs: needsPHP,
+		says:    "a trivial script on php-fpm, kept connections: as many clients as it has children, 4, since nginx serves no more at a time",
+		entries: at("/hello.fpm", nginx, caddy, httpjet),
+		limits:  []limit{{"nginx", 0.95}, {"caddy", 0.25}},
 	},
 	{
 		group: "idle", name: "idle", unit: perConn, memory: true, take: heldBy(overPlain),
