@@ -46,7 +46,9 @@ type CacheOptions struct {
 // Cache remembers what paths of its Roots resolved to: for one second at most,
 // in a bounded number of entries, and only what is asked for more than once.
 // Small files are held in memory, others by an open descriptor that exchanges
-// share. Errors and redirects are not remembered.
+// share. Of a script only its name is: whether it is there and may be run. One with
+// path info is looked for each time, since every path of its would be another entry.
+// Errors and redirects are not remembered.
 //
 // An entry is not revalidated part by part: Resolve is run again in full, with
 // every rule of the Root, and the entry is replaced. So no rule can be forgotten
@@ -92,6 +94,7 @@ type entry struct {
 	version                version
 	settled                bool    // version cannot be that of other content
 	siblings               uint8   // as in Resource
+	script                 bool    // only what the path names is known, not what is in the file
 	content                []byte  // of a file in memory; never nil then
 	shared                 *shared // of a file that is open
 	memo                   *exchange.Memo
@@ -173,11 +176,19 @@ func (e *entry) usable(now time.Duration) bool {
 	return e.ready && age < life && (age < renewAfter || !e.renewing.CompareAndSwap(false, true))
 }
 
+// verdict is what Resolve says of what e holds.
+func (e *entry) verdict() Verdict {
+	if e.script {
+		return Script
+	}
+	return Static
+}
+
 // resource returns what e holds. It does not if the suffix has become a script's
-// (R-STATIC-10), or if the file behind the descriptor is not what it was: a change
+// (R-STATIC-10) or is one no more, or if the file behind the descriptor is not what it was: a change
 // in place is seen at once. Then it gives the share up.
 func (e *entry) resource(isScript func(string) bool) (res exchange.Resource, ok bool) {
-	ok = isScript == nil || !isScript(e.suffix)
+	ok = e.script == (isScript != nil && isScript(e.suffix))
 	if e.shared != nil {
 		var st syscall.Stat_t
 		if ok = ok && syscall.Fstat(e.shared.fd, &st) == nil && versionOf(&st) == e.version; !ok {
@@ -235,6 +246,22 @@ func (c *Cache) keep(k key, born time.Duration, old *entry, res exchange.Resourc
 		res.File.Close()
 		res.File, res.Content, res.Memo, res.Copies = nil, e.content, e.memo, e.copies
 	}
+	return res
+}
+
+// keepScript remembers where the script is that a look-up begun at born has found, and
+// closes the file: nobody reads it here.
+func (c *Cache) keepScript(k key, born time.Duration, old *entry, res exchange.Resource) exchange.Resource {
+	e := &entry{key: k, born: born, script: true, info: res.Info}
+	switch {
+	case old == nil:
+		e.path = strings.Clone(k.path) // a part of the request head until now
+	default:
+		e.path, e.ready = old.path, true
+		e.filename, e.name, e.suffix = res.Filename, strings.Clone(res.Name), Suffix(res.Filename)
+	}
+	c.put(e)
+	res.Close()
 	return res
 }
 

@@ -160,8 +160,9 @@ func New(o Options) (*Root, error) {
 // (R-STATIC-3). Errors are *exchange.Error: 301, 403 access_denied, 404
 // not_found, 503 overloaded without descriptors.
 //
-// With a cache the answer may be up to a second old (R-STATIC-11), and a small
-// file may come as Resource.Content instead of Resource.File.
+// With a cache the answer may be up to a second old (R-STATIC-11). A small file may
+// come as Resource.Content instead of Resource.File, and a script without either: who
+// runs it opens it by its name.
 func (r *Root) Resolve(path, query string, isScript func(suffix string) bool) (exchange.Resource, Verdict, error) {
 	return r.ResolveAt(time.Now(), path, query, isScript)
 }
@@ -176,13 +177,15 @@ func (r *Root) ResolveAt(at time.Time, path, query string, isScript func(suffix 
 	e, ok := c.find(k, now)
 	if ok {
 		if res, ok := e.resource(isScript); ok {
-			return res, Static, nil
+			return res, e.verdict(), nil
 		}
 	}
 	res, verdict, err := r.lookUp(path, query, isScript)
 	switch {
 	case err == nil && verdict == Static:
 		res = c.keep(k, now, e, res)
+	case err == nil && verdict == Script && res.PathInfo == "":
+		res = c.keepScript(k, now, e, res)
 	case e != nil:
 		c.drop(e)
 	}

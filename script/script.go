@@ -216,7 +216,7 @@ func (h *Handler) target(x *exchange.Exchange) (target, error) {
 	}
 	if h.o.URI == "" {
 		res := &x.Resource
-		if res.File == nil {
+		if res.Info == nil {
 			return target{}, exchange.Fail(404, "not_found", "no script for %q", x.Req.Path) // R-FCGI-3
 		}
 		t := target{res.Name, res.PathInfo, res.Filename, res.Root, res.Name + res.PathInfo}

@@ -377,7 +377,11 @@ func TestProtectedCoversWhatIsDerived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.Resource = exchange.Resource{File: f, Root: resolveTo, Filename: resolveTo + "/app", Name: "/app", PathInfo: "/info"}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Resource = exchange.Resource{File: f, Info: info, Root: resolveTo, Filename: resolveTo + "/app", Name: "/app", PathInfo: "/info"}
 	for _, v := range run(t, x, Options{}) {
 		if name, _, _ := strings.Cut(v, "="); !Protected(name) {
 			t.Errorf("%s is not protected", name)
