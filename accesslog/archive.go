@@ -52,20 +52,29 @@ func (s *Sink) sweep() {
 	}
 }
 
-// tidy looks once at all rotated files, oldest first. left: some are in use yet.
+// tidy looks once at all rotated files, oldest first: those of the log's name, and where
+// that is a link those of the file behind it. left: some are in use yet.
 func (s *Sink) tidy(now time.Time) (left bool, err error) {
 	var errs []error
-	for _, name := range s.archive(&errs) {
-		select {
-		case <-s.quit:
-			return false, nil
-		default:
+	logs := []string{filepath.Clean(s.opt.Path)}
+	if real, err := behind(logs[0]); err != nil {
+		errs = append(errs, err)
+	} else if real != logs[0] {
+		logs = append(logs, real)
+	}
+	for _, log := range logs {
+		for _, name := range archive(log, &errs) {
+			select {
+			case <-s.quit:
+				return false, nil
+			default:
+			}
+			used, err := s.settle(log, name, now)
+			if err != nil && !errors.Is(err, errEnding) {
+				errs = append(errs, err)
+			}
+			left = left || used
 		}
-		used, err := s.settle(name, now)
-		if err != nil && !errors.Is(err, errEnding) {
-			errs = append(errs, err)
-		}
-		left = left || used
 	}
 	if len(errs) == 0 {
 		return left, nil
@@ -73,10 +82,10 @@ func (s *Sink) tidy(now time.Time) (left bool, err error) {
 	return left, errs[0]
 }
 
-// archive returns the paths of rotated files, as they are, compressed and half
+// archive returns the paths of rotated files of a log, as they are, compressed and half
 // compressed, by their age. Other names are nobody's business.
-func (s *Sink) archive(errs *[]error) (paths []string) {
-	dir := filepath.Dir(s.opt.Path)
+func archive(log string, errs *[]error) (paths []string) {
+	dir := filepath.Dir(log)
 	d, err := os.Open(dir)
 	if err != nil {
 		*errs = append(*errs, err)
@@ -88,7 +97,7 @@ func (s *Sink) archive(errs *[]error) (paths []string) {
 		names, err = d.Readdirnames(namesRead)
 		for _, name := range names {
 			path := filepath.Join(dir, name)
-			if _, ok := rotatedAt(filepath.Clean(s.opt.Path), plainName(path)); ok {
+			if _, ok := rotatedAt(log, plainName(path)); ok {
 				paths = append(paths, path)
 			}
 		}
@@ -108,11 +117,11 @@ func plainName(path string) string {
 	return strings.TrimSuffix(path, packedEnd)
 }
 
-// settle removes one rotated file if it is too old, and else compresses it if it
+// settle removes one rotated file of a log if it is too old, and else compresses it if it
 // shall be. used: somebody has it open yet, or compresses it.
-func (s *Sink) settle(path string, now time.Time) (used bool, err error) {
+func (s *Sink) settle(log, path string, now time.Time) (used bool, err error) {
 	plain := plainName(path)
-	at, _ := rotatedAt(filepath.Clean(s.opt.Path), plain)
+	at, _ := rotatedAt(log, plain)
 	switch {
 	case strings.HasSuffix(path, madeEnd): // goes with its file, or was left when that was removed
 		if _, err := os.Lstat(plain); errors.Is(err, fs.ErrNotExist) {

@@ -23,6 +23,8 @@ const (
 	lockTries = 1000
 	// namesTried is how many names are looked at for one that is free.
 	namesTried = 1000
+	// maxLinks is how many links a log's name may lead along, as for the kernel.
+	maxLinks = 40
 )
 
 // ErrNotRotated says that lines are written, but to a file that is not rotated, or
@@ -36,7 +38,8 @@ var ErrNotRotated = errors.New("its lines are written, but rotation is at fault"
 // writes to a file that has lost its name to another, and thus nobody loses lines
 // when it is compressed. Where a file system has no locks there is one writer.
 //
-// What is no regular file (a pipe, a terminal, /dev/null) is only written to.
+// What is no regular file (a pipe, a terminal, /dev/null) is only written to. The name
+// may be a link: then the file behind it is the one that is rotated, beside itself.
 type file struct {
 	path    string
 	limit   int64         // bytes at which it is rotated; 0: never
@@ -55,10 +58,10 @@ func openFile(path string, limit int64, rotated chan struct{}) (*file, error) {
 }
 
 // reach opens what has the name now, or makes it. f keeps what it had if that fails.
-func (f *file) reach() error { return f.open(0) }
+func (f *file) reach() error { return f.open(f.path, 0) }
 
-func (f *file) open(flag int) error {
-	next, err := os.OpenFile(f.path, flag|os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
+func (f *file) open(path string, flag int) error {
+	next, err := os.OpenFile(path, flag|os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 	if err != nil {
 		return err
 	}
@@ -156,24 +159,32 @@ func (f *file) stranded() error {
 }
 
 // rotate gives the file, as it is now, another name and opens one in its place. The
-// lock is held, and is gone with the file if there is no error.
+// lock is held, and is gone with the file if there is no error, unless the name leads to
+// another file since: then nothing is done, and hold follows.
 func (f *file) rotate(now os.FileInfo) error {
-	name, err := freeName(f.path, time.Now())
+	path, err := behind(f.path)
+	if err != nil {
+		return err
+	}
+	if named, err := os.Lstat(path); err == nil && !os.SameFile(named, f.info) {
+		return nil
+	}
+	name, err := freeName(path, time.Now())
 	if err != nil {
 		return err
 	}
 	// Somebody else may have moved it since: then the name is free.
-	if err := os.Rename(f.path, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(path, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err = f.open(os.O_EXCL)
+	err = f.open(path, os.O_EXCL)
 	made := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		err = f.reach() // somebody came first, who has nothing of ours
 	}
 	if err != nil {
 		// Back, unless there is another one already. Others wait for the lock.
-		unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, f.path, unix.RENAME_NOREPLACE)
+		unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 		return err
 	}
 	if made {
@@ -200,6 +211,26 @@ func likeBefore(f *os.File, is, was os.FileInfo) {
 func (f *file) Close() error {
 	unlock(f.f) // a child between fork and exec may have the file open yet
 	return f.f.Close()
+}
+
+// behind is the path of the file that a log's name leads to: path itself, unless that is
+// a link. The file need not be there.
+func behind(path string) (string, error) {
+	for range maxLinks {
+		to, err := os.Readlink(path)
+		if err != nil { // no link, or nothing: the end
+			return path, nil
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Dir(path) + "/" + to // and .. counts from where links have led
+		}
+		dir, name := filepath.Split(to)
+		if dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, name)
+	}
+	return "", &fs.PathError{Op: "follow", Path: path, Err: unix.ELOOP}
 }
 
 // rotatedName is what path is called after its rotation.
