@@ -42,9 +42,8 @@ type Config struct {
 	// request is bounded when it gets there.
 	Handler http.Handler
 
-	// Replace has the socket take the place of one that is answered: of the process
-	// that this one succeeds.
-	Replace bool
+	// Over are the processes that this one succeeds, whose socket it replaces.
+	Over []int
 
 	// Log takes what goes wrong; nil drops it.
 	Log *slog.Logger
@@ -87,7 +86,7 @@ func New(c Config) *Server {
 // replaced; one that is answered, and what is no socket, stays, and is an error.
 func (s *Server) Listen() error {
 	var err error
-	if s.socket, err = unixsocket.Listen(unixsocket.Options{Path: s.c.Path, Mode: 0o600, Replace: s.c.Replace}); err != nil {
+	if s.socket, err = unixsocket.Listen(unixsocket.Options{Path: s.c.Path, Mode: 0o600, Over: s.c.Over}); err != nil {
 		return err
 	}
 	s.ln = netutil.LimitListener(&guarded{s.socket.UnixListener, uint32(os.Geteuid())}, maxConns)

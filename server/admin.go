@@ -238,8 +238,7 @@ func (s *Server) socketConfig(g *generation.Generation) status.Config {
 	if m := g.Config.Server.Management; m != nil {
 		c.Socket, c.Mode, c.Pprof = m.Socket, fs.FileMode(m.SocketMode), m.Pprof
 	}
-	// Only what the process before has is taken over, not what a later reload names.
-	c.Replace = s.opt.Inherited.Predecessor() != 0 && s.current.Load() == nil
+	c.Over = s.opt.Inherited.Alive()
 	return c
 }
 

@@ -80,7 +80,7 @@ func (s *Server) startControl() {
 	if path == "" {
 		return
 	}
-	c := control.New(control.Config{Path: path, Handler: s.commands(), Log: s.log, Replace: s.opt.Inherited.Predecessor() != 0 && s.control == nil})
+	c := control.New(control.Config{Path: path, Handler: s.commands(), Log: s.log, Over: s.opt.Inherited.Alive()})
 	if err := c.Listen(); err != nil {
 		s.log.Warn("no control socket: httpjet status, reload, rollback, drain and the like cannot ask this server", "err", err)
 		return

@@ -42,11 +42,11 @@ type Config struct {
 	Addr string
 
 	// Socket, if it is not "", is the path of a Unix socket in the place of Addr, and
-	// Mode its permissions, which say who may ask: Allow does not hold there. Replace
-	// has it take the place of one that is answered, of the process before.
-	Socket  string
-	Mode    fs.FileMode
-	Replace bool
+	// Mode its permissions, which say who may ask: Allow does not hold there. Over are
+	// the processes that this one succeeds, whose socket it replaces.
+	Socket string
+	Mode   fs.FileMode
+	Over   []int
 
 	// Allow are the networks whose peers may ask. If it is empty they are those
 	// of the loopback, and Addr must be a loopback address.
@@ -91,7 +91,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{addr: addr, unix: unixsocket.Options{Path: c.Socket, Mode: c.Mode, Replace: c.Replace}, metrics: c.Metrics, api: c.API, log: c.Log}
+	s := &Server{addr: addr, unix: unixsocket.Options{Path: c.Socket, Mode: c.Mode, Over: c.Over}, metrics: c.Metrics, api: c.API, log: c.Log}
 	s.rules.Store(r)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

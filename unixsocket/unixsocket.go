@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -28,9 +29,9 @@ type Options struct {
 	// Mode are the permissions of the socket: who may write to it may connect.
 	Mode fs.FileMode
 
-	// Replace has the socket take the place of one that is answered: of the process
-	// that this one succeeds.
-	Replace bool
+	// Over are the processes that this one succeeds: a socket that one of them
+	// answers at is replaced too.
+	Over []int
 }
 
 // A Listener is a bound socket. Its owner closes and removes it.
@@ -60,7 +61,7 @@ func Listen(o Options) (*Listener, error) {
 		return nil, fmt.Errorf("%s: another server is starting there: %w", dir, err)
 	}
 	path := within(d, o.Path)
-	if err := clearStale(path, o.Path, o.Replace); err != nil {
+	if err := clearStale(path, o.Path, o.Over); err != nil {
 		return nil, err
 	}
 	// The file gets the mode of the descriptor, less the umask: it is never wider.
@@ -132,8 +133,8 @@ func within(d *os.File, path string) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + filepath.Base(path)
 }
 
-// clearStale removes a socket that nobody answers at.
-func clearStale(path, name string, replace bool) error {
+// clearStale removes a socket that nobody answers at, or one of over.
+func clearStale(path, name string, over []int) error {
 	fi, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -146,12 +147,27 @@ func clearStale(path, name string, replace bool) error {
 	c, err := net.DialTimeout("unix", path, answerTime)
 	switch {
 	case err == nil:
+		pid := answers(c.(*net.UnixConn))
 		c.Close()
-		if !replace {
-			return fmt.Errorf("%s is another server's", name)
+		if pid == 0 || !slices.Contains(over, pid) {
+			return fmt.Errorf("%s is another server's: process %d answers there", name, pid)
 		}
 	case !errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s may be another server's: %w", name, err)
 	}
 	return os.Remove(path)
+}
+
+// answers is the process that listens at the other end, 0 if that is not known.
+func answers(c *net.UnixConn) (pid int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
 }

@@ -1,6 +1,7 @@
 package unixsocket
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -60,10 +61,15 @@ func TestReplaced(t *testing.T) {
 	if err := stale.Chmod(0o777); err != nil || mode(t, path) != 0o600|os.ModeSocket {
 		t.Errorf("it changed what is not its own: %v %v", err, mode(t, path))
 	}
-	if _, err := Listen(Options{Path: path, Mode: 0o600}); err == nil || !strings.Contains(err.Error(), "another server's") {
-		t.Error(err)
+	for _, over := range [][]int{nil, {0, 1, os.Getppid()}} { // who succeeds others has no right to it
+		if _, err := Listen(Options{Path: path, Mode: 0o600, Over: over}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another server's: process %d answers there", os.Getpid())) {
+			t.Error(err)
+		}
 	}
-	next := listen(t, Options{Path: path, Mode: 0o600, Replace: true})
+	if live.Lost() {
+		t.Error("it was taken away")
+	}
+	next := listen(t, Options{Path: path, Mode: 0o600, Over: []int{1, os.Getpid()}})
 	live.Remove()
 	go func() {
 		if c, err := next.Accept(); err == nil {
@@ -83,7 +89,7 @@ func TestReplaced(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(Options{Path: file, Mode: 0o600, Replace: true}); err == nil || !strings.Contains(err.Error(), "is no socket") {
+	if _, err := Listen(Options{Path: file, Mode: 0o600, Over: []int{os.Getpid()}}); err == nil || !strings.Contains(err.Error(), "is no socket") {
 		t.Error(err)
 	}
 }
