@@ -6,7 +6,10 @@ import "iter"
 type Field struct{ Name, Value string }
 
 // Fields is an ordered list of header fields. Names keep their spelling.
-type Fields struct{ list []Field }
+type Fields struct {
+	list  []Field
+	ready *Ready // the first ones are as they are in it; nil: nothing is known of them
+}
 
 // Len returns the number of fields.
 func (f *Fields) Len() int { return len(f.list) }
@@ -17,7 +20,7 @@ func (f *Fields) At(i int) Field { return f.list[i] }
 // Reset empties f and keeps its memory.
 func (f *Fields) Reset() {
 	clear(f.list)
-	f.list = f.list[:0]
+	f.list, f.ready = f.list[:0], nil
 }
 
 // Add appends a field.
@@ -58,6 +61,7 @@ func (f *Fields) Values(name string) iter.Seq[string] {
 func (f *Fields) Set(name, value string) {
 	for i := range f.list {
 		if EqualName(f.list[i].Name, name) {
+			f.touch(i)
 			f.list[i] = Field{name, value}
 			f.keep(i+1, func(fd Field) bool { return !EqualName(fd.Name, name) })
 			return
@@ -84,6 +88,7 @@ func (f *Fields) keep(from int, ok func(Field) bool) {
 	if n == len(f.list) {
 		return // as mostly
 	}
+	f.touch(n)
 	kept := f.list[:n]
 	for _, fd := range f.list[n+1:] {
 		if ok(fd) {
@@ -153,6 +158,18 @@ func cutComma(v string) (tok, rest string) {
 		tok = tok[:len(tok)-1]
 	}
 	return tok, rest
+}
+
+// AppendLower appends s, ASCII letters in lower case.
+func AppendLower(b []byte, s string) []byte {
+	n := len(b)
+	b = append(b, s...)
+	for i, c := range b[n:] {
+		if 'A' <= c && c <= 'Z' {
+			b[n+i] = c + 'a' - 'A'
+		}
+	}
+	return b
 }
 
 // EqualName compares two field names, folding ASCII case only.

@@ -141,10 +141,18 @@ func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 		b = appendStatusLine(b, r.Status)
 	}
 	b = append(b, fr.Own...)
-	for i := range r.Fields.Len() {
-		if fd := r.Fields.At(i); !ofConnection(fd.Name) || r.Dated && exchange.EqualName(fd.Name, "Date") {
-			b = AppendField(b, fd.Name, fd.Value)
+	first := 0
+	if ready := r.Fields.Ready(); ready != nil {
+		first = ready.Len()
+		if r.Dated {
+			b = append(b, ready.Lines(1, appendDated)...)
+		} else {
+			b = append(b, ready.Lines(0, appendUndated)...)
 		}
+	}
+	for i := first; i < r.Fields.Len(); i++ {
+		fd := r.Fields.At(i)
+		b = appendOwnField(b, &fd, r.Dated)
 	}
 	switch {
 	case fr.Chunked:
@@ -160,6 +168,28 @@ func AppendResponseHead(b []byte, r *exchange.Response, fr Framed) []byte {
 		b = AppendField(b, "Connection", fr.Connection)
 	}
 	return append(b, '\r', '\n')
+}
+
+func appendDated(b []byte, list []exchange.Field) []byte {
+	for i := range list {
+		b = appendOwnField(b, &list[i], true)
+	}
+	return b
+}
+
+func appendUndated(b []byte, list []exchange.Field) []byte {
+	for i := range list {
+		b = appendOwnField(b, &list[i], false)
+	}
+	return b
+}
+
+// appendOwnField appends a field line, but for those that belong to the connection.
+func appendOwnField(b []byte, fd *exchange.Field, dated bool) []byte {
+	if ofConnection(fd.Name) && !(dated && exchange.EqualName(fd.Name, "Date")) {
+		return b
+	}
+	return AppendField(b, fd.Name, fd.Value)
 }
 
 // ofConnection reports whether AppendResponseHead writes the field by itself. The

@@ -17,13 +17,16 @@ type durations struct {
 	nanos   atomic.Int64                   // sum
 }
 
-func (d *durations) add(took time.Duration) {
+func (d *durations) add(took time.Duration) { d.addMany(took, 1) }
+
+// addMany adds n that are taken to be alike.
+func (d *durations) addMany(took time.Duration, n int) {
 	i := 0
 	for i < len(bounds) && took > bounds[i] {
 		i++
 	}
-	d.buckets[i].Add(1)
-	d.nanos.Add(int64(took))
+	d.buckets[i].Add(uint64(n))
+	d.nanos.Add(int64(took) * int64(n))
 }
 
 // total is the number of durations.

@@ -83,7 +83,7 @@ func New() *Metrics {
 		"Time of an attempt at an HTTP upstream, from its permit to the head of the reply, a dial included.")
 	m.rewrite.register(m.registry, "httpjet_phase_rewrite_seconds", "Time that the rewrite rules of a request took, where there are any.")
 	m.coding.register(m.registry, "httpjet_phase_compress_seconds", "Time that the compression of a body took, without that in which it was sent.")
-	m.lookup.register(m.registry, "httpjet_phase_cache_lookup_seconds", "Time of a look-up in the page cache or a proxyCache.")
+	m.lookup.register(m.registry, "httpjet_phase_cache_lookup_seconds", "Time of a look-up in the page cache or a proxyCache. One of 16 is timed, and counts for those before it.")
 	for i, h := range lsapiTimes {
 		m.lsapi[i].register(m.registry, h[0], h[1])
 	}
@@ -186,8 +186,8 @@ func (m *Metrics) Rewrote(took time.Duration) { m.rewrite.add(took) }
 // Coded counts the coding of a body.
 func (m *Metrics) Coded(took time.Duration) { m.coding.add(took) }
 
-// LookedUp counts a look-up in a cache.
-func (m *Metrics) LookedUp(took time.Duration) { m.lookup.add(took) }
+// LookedUp counts n look-ups in a cache, of which the last took so long.
+func (m *Metrics) LookedUp(took time.Duration, n int) { m.lookup.addMany(took, n) }
 
 // Published notes the generation that is in use from now on.
 func (m *Metrics) Published(generation uint64, at time.Time) {

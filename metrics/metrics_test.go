@@ -198,3 +198,16 @@ func TestFinishedNoAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// One look-up that is timed stands for those before it.
+func TestLookUpsAreCounted(t *testing.T) {
+	m := New()
+	m.LookedUp(time.Microsecond, 1)
+	m.LookedUp(2*time.Millisecond, 16)
+	text := scrape(t, m)
+	for _, want := range []string{`httpjet_phase_cache_lookup_seconds_count 17`, `httpjet_phase_cache_lookup_seconds_bucket{le="5e-05"} 1`, `httpjet_phase_cache_lookup_seconds_sum 0.032001`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text[strings.Index(text, "httpjet_phase_cache_lookup_seconds"):][:900])
+		}
+	}
+}

@@ -23,7 +23,7 @@ type Options struct {
 	// second. Private entries are always stored.
 	Admit int
 
-	LookedUp func(took time.Duration) // is told what a look-up took; nil: nobody
+	LookedUp store.LookedUp // is told what look-ups took; nil: nobody
 
 	Log *slog.Logger     // nil: dropped
 	Now func() time.Time // nil: time.Now; of what runs in the background alone

@@ -177,6 +177,9 @@ func readRules(env []exchange.Field) (r fromRules) {
 // isControl reports whether a field steers the cache: no client sees it.
 func isControl(name string) bool {
 	const a, b = "X-LiteSpeed-", "LSC-"
+	if name == "" || name[0]|' ' != 'x' && name[0]|' ' != 'l' {
+		return false // as mostly
+	}
 	return len(name) >= len(a) && exchange.EqualName(name[:len(a)], a) || len(name) >= len(b) && exchange.EqualName(name[:len(b)], b)
 }
 

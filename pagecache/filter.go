@@ -71,7 +71,7 @@ func (r *Run) report() {
 			text = "hit,private"
 		}
 		if text != "" {
-			f.Set("X-LiteSpeed-Cache", text)
+			f.Add("X-LiteSpeed-Cache", text) // the one that it may have had was taken off, with all of that kind
 		}
 	case ReportStandard:
 		f.Add("Cache-Status", r.status())

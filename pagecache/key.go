@@ -18,14 +18,7 @@ const varyCookie = "_lscache_vary"
 func appendKey(b []byte, site, scheme, host, target string, mod *KeyMod) []byte {
 	b = append(append(b, site...), 0)
 	b = append(append(b, scheme...), 0)
-	for i := range len(host) {
-		c := host[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
-	}
-	b = append(b, 0)
+	b = append(exchange.AppendLower(b, host), 0)
 	path, query, _ := strings.Cut(target, "?")
 	return mod.append(appendPath(b, path), query)
 }

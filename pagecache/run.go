@@ -21,6 +21,7 @@ type Run struct {
 	site   *Site
 	policy Policy // as it holds at the place that was asked for
 	rules  fromRules
+	says   said // what is in the request
 
 	asked   bool // Serve was called
 	local   bool // the handler is an application of this server's, which may steer
@@ -28,7 +29,8 @@ type Run struct {
 	reason  string // why it is no hit
 	hitAge  string
 
-	hitPrivate bool // the entry that answers is a private one
+	hitPrivate bool            // the entry that answers is a private one
+	ready      *exchange.Ready // its fields; nil: they are in it
 
 	buf    []byte // key, then scratch
 	key    []byte // of the public entry, in buf
@@ -38,7 +40,8 @@ type Run struct {
 	ranged bool // it asks for a part
 	ticket store.Ticket
 	began  time.Time
-	seen   int // sightings of the key, this one included
+	timed  store.Timed // look-ups with this memory
+	seen   int         // sightings of the key, this one included
 	flight *store.Flight
 
 	stale       *store.Entry // to be served in the place of an error
@@ -90,7 +93,7 @@ func (r *Run) End(err error) {
 	if r.made.fields != nil || r.tee != nil || r.replaced || !r.x.Started() {
 		return // filters may still be asked for their head
 	}
-	*r = Run{buf: r.buf[:0]}
+	*r = Run{buf: r.buf[:0], timed: r.timed}
 	runs.Put(r)
 }
 
@@ -162,7 +165,7 @@ func (r *Run) bypasses() string {
 func (r *Run) refuses() string {
 	x, p := r.x, &r.policy
 	f := &x.Req.Fields
-	_, query, _ := strings.Cut(x.Req.Target, "?")
+	r.says = read(f)
 	switch {
 	case p.Disabled != "":
 		return p.Disabled
@@ -172,13 +175,13 @@ func (r *Run) refuses() string {
 		return "foreign host"
 	case r.rules.bypass != "":
 		return r.rules.bypass
-	case f.Has("Upgrade"):
+	case r.says.upgrade:
 		return "upgrade"
 	case x.Req.Length != 0:
 		return "request with a body"
-	case x.Req.User != "" || f.Has("Authorization"):
+	case x.Req.User != "" || r.says.authorization:
 		return "authorization"
-	case p.NoQueries && query != "":
+	case p.NoQueries && hasQuery(x.Req.Target):
 		return "query"
 	case !p.LookUp && !p.LookUpPrivate && !p.Store && !p.StorePrivate:
 		return "no look-up"
@@ -192,6 +195,33 @@ func (r *Run) refuses() string {
 	return ""
 }
 
+func hasQuery(target string) bool {
+	_, query, _ := strings.Cut(target, "?")
+	return query != ""
+}
+
+// said is which fields that matter to a cache a request has.
+type said struct{ upgrade, authorization, cookie, ranged, noneMatch bool }
+
+// read looks through the fields once: most requests have none of those.
+func read(f *exchange.Fields) (s said) {
+	for i := range f.Len() {
+		name := f.At(i).Name
+		switch len(name) {
+		case len("Range"):
+			s.ranged = s.ranged || exchange.EqualName(name, "Range")
+		case len("Cookie"):
+			s.cookie = s.cookie || exchange.EqualName(name, "Cookie")
+		case len("Upgrade"):
+			s.upgrade = s.upgrade || exchange.EqualName(name, "Upgrade")
+		case len("Authorization"): // and If-None-Match
+			s.authorization = s.authorization || exchange.EqualName(name, "Authorization")
+			s.noneMatch = s.noneMatch || exchange.EqualName(name, "If-None-Match")
+		}
+	}
+	return s
+}
+
 func hostName(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
 		return host[:i]
@@ -202,7 +232,7 @@ func hostName(host string) string {
 // identify makes the key, and finds whose the request is.
 func (r *Run) identify() {
 	x, s := r.x, r.site
-	r.ranged = x.Req.Method == "GET" && x.Req.Fields.Has("Range")
+	r.ranged = x.Req.Method == "GET" && r.says.ranged
 	mod := &r.policy.KeyMod
 	if r.rules.keyMod != "" {
 		own := r.policy.KeyMod
@@ -213,7 +243,7 @@ func (r *Run) identify() {
 	if r.rules.vary != "" {
 		b = append(append(b, "\x00#"...), r.rules.vary...)
 	}
-	if x.Req.Fields.Has("Cookie") {
+	if r.says.cookie {
 		if v, ok := cookie(&x.Req.Fields, varyCookie); ok && v != "" {
 			b = append(append(b, "\x00#v="...), v...)
 		}
@@ -224,9 +254,9 @@ func (r *Run) identify() {
 		}
 	}
 	n := len(b)
-	r.owner, b, r.owned = s.ownerOf(&x.Req.Fields, b)
-	if s.UserCookie != "" {
-		r.owned = r.owned && r.user
+	if r.says.cookie {
+		r.owner, b, r.owned = s.ownerOf(&x.Req.Fields, b)
+		r.owned = r.owned && (s.UserCookie == "" || r.user)
 	}
 	r.buf, r.key = b, b[:n:n]
 }
@@ -281,6 +311,7 @@ func (r *Run) try(key []byte, again exchange.Handler) (done bool, err error) {
 		c.store.Remove(old)
 		return false, nil
 	}
+	r.ready = e.Head()
 	c.store.Use(e)
 	if r.outcome == hit {
 		c.count(Hits)
@@ -298,13 +329,13 @@ func (r *Run) try(key []byte, again exchange.Handler) (done bool, err error) {
 
 // timedFind is find, which is counted.
 func (r *Run) timedFind(key []byte) *store.Entry {
-	told := r.site.Cache.opt.LookedUp
-	if told == nil {
+	told, n := r.site.Cache.opt.LookedUp, r.timed.Next()
+	if told == nil || n == 0 {
 		return r.find(key)
 	}
 	began := time.Now()
 	e := r.find(key)
-	told(time.Since(began))
+	told(time.Since(began), n)
 	return e
 }
 
@@ -384,6 +415,7 @@ func (r *Run) serveStale(failure error) error {
 	if !ok {
 		return failure
 	}
+	r.ready = nil
 	r.mayStore, r.made = false, answer{}
 	r.x.Resp.Fields.Reset()
 	r.x.Resp.Length = -1
@@ -404,7 +436,7 @@ func (r *Run) answer(e *store.Entry, file *opened) error {
 		defer file.close()
 	}
 	r.head(e)
-	if r.outcome == hit && x.Req.Fields.Has("If-None-Match") && e.Status == 200 && tagMatches(&x.Req.Fields, infoOf(e).etag) {
+	if r.outcome == hit && r.says.noneMatch && e.Status == 200 && tagMatches(&x.Req.Fields, infoOf(e).etag) {
 		x.Resp.Length = -1
 		return x.Start(304)
 	}
@@ -459,8 +491,12 @@ func lengthOf(e *store.Entry, file *opened) int64 {
 // head fills the head of the answer with that of an entry. Edits of contexts follow.
 func (r *Run) head(e *store.Entry) {
 	f, i := &r.x.Resp.Fields, infoOf(e)
-	for _, fd := range e.Fields {
-		f.Add(fd.Name, fd.Value)
+	if r.ready != nil {
+		f.AddReady(r.ready)
+	} else {
+		for _, fd := range e.Fields {
+			f.Add(fd.Name, fd.Value)
+		}
 	}
 	if r.outcome == hit {
 		r.hitAge = i.ageAt(r.began.Sub(e.Stored))

@@ -19,6 +19,7 @@ type answerOptions struct {
 	stored    bool
 	detail    string
 	more      []exchange.Field // of a validation, for this client alone
+	ready     *exchange.Ready  // the fields of the entry; nil: they are in it
 }
 
 // answer sends what e is for x.
@@ -64,9 +65,13 @@ func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part
 			status, part = 206, span
 		}
 	}
-	for i := range e.Fields {
-		if fd := &e.Fields[i]; status != 304 || !describesBody(fd.Name) {
-			r.Fields.Add(fd.Name, fd.Value)
+	if o.ready != nil && status != 304 {
+		r.Fields.AddReady(o.ready)
+	} else {
+		for i := range e.Fields {
+			if fd := &e.Fields[i]; status != 304 || !describesBody(fd.Name) {
+				r.Fields.Add(fd.Name, fd.Value)
+			}
 		}
 	}
 	for _, fd := range o.more {

@@ -20,7 +20,7 @@ type Handler struct {
 	MaxBody int64        // longest body that is kept, bytes
 	Log     *slog.Logger // of refreshes; nil: nowhere
 
-	LookedUp func(took time.Duration) // is told what a look-up for a request took; nil: nobody
+	LookedUp store.LookedUp // is told what look-ups for requests took; nil: nobody
 }
 
 // look is a look-up with the memory it needs.
@@ -31,6 +31,8 @@ type look struct {
 
 	conditional, ranged bool // the request has conditions, or a Range
 	tunnel              bool // it wants to become something else than HTTP
+
+	timed store.Timed // look-ups with this memory
 }
 
 var looks = sync.Pool{New: func() any { return &look{} }}
@@ -73,14 +75,7 @@ func (l *look) fill(x *exchange.Exchange) {
 func appendKey(b []byte, q *exchange.Request, target string) []byte {
 	b = append(b, q.Scheme...)
 	b = append(b, 0)
-	for i := range len(q.Host) {
-		c := q.Host[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
-	}
-	b = append(b, 0)
+	b = append(exchange.AppendLower(b, q.Host), 0)
 	b = append(b, q.UpstreamHost...)
 	b = append(b, 0)
 	return append(b, target...)
@@ -127,12 +122,13 @@ func (h *Handler) find(x *exchange.Exchange, l *look) (e *store.Entry, others bo
 
 // timedFind is find for a request, which is counted.
 func (h *Handler) timedFind(x *exchange.Exchange, l *look) (e *store.Entry, others bool) {
-	if h.LookedUp == nil {
+	n := l.timed.Next()
+	if h.LookedUp == nil || n == 0 {
 		return h.find(x, l)
 	}
 	began := time.Now()
 	e, others = h.find(x, l)
-	h.LookedUp(time.Since(began))
+	h.LookedUp(time.Since(began), n)
 	return e, others
 }
 
@@ -188,8 +184,9 @@ func (h *Handler) serve(x *exchange.Exchange, l *look) error {
 				if use == freshness.Refresh {
 					h.refresh(x, l)
 				}
+				o := answerOptions{now: now, collapsed: waited > 0, ready: e.Head()}
 				h.Cache.store.Use(e)
-				return h.answer(x, l, e, answerOptions{now: now, collapsed: waited > 0})
+				return h.answer(x, l, e, o)
 			}
 			o.fwd = freshness.StaleMiss
 			if byRequest {

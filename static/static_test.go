@@ -225,7 +225,7 @@ func TestFault15Conditions(t *testing.T) {
 				t.Errorf("%s %q: %d, want %d", method, fields, w.head.Status, status)
 			}
 			if status == 304 && (w.body.Len() != 0 || w.head.Fields.Has("Content-Type") || !w.head.Fields.Has("ETag")) {
-				t.Errorf("%s %q: 304 with %q", method, fields, w.head.Fields)
+				t.Errorf("%s %q: 304 with %v", method, fields, w.head.Fields)
 			}
 		}
 	}

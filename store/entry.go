@@ -52,7 +52,8 @@ type Entry struct {
 	tags       []*tag
 	hash       uint64 // of Key
 	prev, next *Entry
-	copies     atomic.Pointer[copies] // of the body; nil: nobody has asked for one
+	copies     atomic.Pointer[copies]         // of the body; nil: nobody has asked for one
+	ready      atomic.Pointer[exchange.Ready] // Fields as they go out; nil: not made yet
 }
 
 // State is what purges have made of an entry.
