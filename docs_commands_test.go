@@ -177,6 +177,15 @@ func commandsExist(t *testing.T, bin string) {
 			}
 		}
 	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands { // a row of its table, or a second name in one
+		if c != "help" && !regexp.MustCompile(`(?m)^\| .*\x60(httpjet ([^\x60 ]+ )*([^\x60 ]+ )?)?`+c+`\b`).Match(readme) {
+			t.Errorf("README.md does not tell of httpjet %s", c)
+		}
+	}
 	if n < 20 {
 		t.Fatalf("only %d commands found", n)
 	}

@@ -74,10 +74,10 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	f("/v1/echo", word{"no"}, 409, "not today")
-	f("/v1/echo", map[string]string{"word": "a", "wort": "b"}, 400, `unknown field "wort"`)
+	f("/v1/echo", map[string]string{"word": "a", "wort": "b"}, 400, `unknown field "wort"; it is of another version than this program`)
 	f("/v1/echo", []int{1}, 400, "cannot be read")
 	f("/v1/echo", word{strings.Repeat("x", maxBody)}, 400, "too large")
-	f("/v1/other", word{}, 404, "does not know this command")
+	f("/v1/other", word{}, 404, "does not know this command; it is of another version than this program")
 	f("/v1/where", word{}, 405, "does not know this command")
 }
 

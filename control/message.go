@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // Refusal is an answer that is none: what a command could not do, and why.
@@ -14,14 +15,22 @@ type Refusal struct {
 	Message string `json:"message,omitempty"`
 }
 
+// unreadable begins the message about a command that the server cannot read.
+const unreadable = "the request cannot be read: "
+
+// otherVersion is what is behind a command that the server does not understand.
+const otherVersion = "; it is of another version than this program (httpjet status, httpjet version), or this is not its control socket"
+
 func (r *Refusal) Error() string {
 	switch {
+	case strings.HasPrefix(r.Message, unreadable):
+		return r.Message + otherVersion
 	case r.Message != "":
 		return r.Message
 	case r.Status == http.StatusForbidden:
 		return "only root and the server's own user may ask"
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMethodNotAllowed:
-		return "the running server does not know this command"
+		return "the running server does not know this command" + otherVersion
 	}
 	return fmt.Sprintf("the server answers %d %s", r.Status, r.Token)
 }
@@ -38,7 +47,7 @@ func Read(r *http.Request, in any) error {
 		}
 		err = fmt.Errorf("more than one value")
 	}
-	return &Refusal{http.StatusBadRequest, "bad_request", "the request cannot be read: " + err.Error()}
+	return &Refusal{http.StatusBadRequest, "bad_request", unreadable + err.Error()}
 }
 
 // Answer ends a command with a document, or with a *Refusal; any other error is

@@ -34,7 +34,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 type failure struct{ error }
 
 func run() int {
-	err := root().ExecuteContext(context.Background())
+	cmd, err := root().ExecuteContextC(context.Background())
 	code := exit(0)
 	switch {
 	case err == nil:
@@ -45,7 +45,11 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "httpjet:", err)
 		return exitFailed
 	}
-	fmt.Fprintf(os.Stderr, "httpjet: %v\nRun 'httpjet --help' for what can be asked.\n", err)
+	fmt.Fprintln(os.Stderr, "httpjet:", err)
+	if cmd.HasParent() {
+		fmt.Fprintln(os.Stderr, "Usage:", cmd.UseLine())
+	}
+	fmt.Fprintf(os.Stderr, "Run '%s --help' for what can be asked.\n", cmd.CommandPath())
 	return exitUsage
 }
 
@@ -60,11 +64,14 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			dir = rootOf(dir, os.Getenv(rootVariable), knownRoots[:]...)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { // no command is check
 			return runCheck(check.Options{Root: dir})
 		},
 	}
-	cmd.PersistentFlags().StringVar(&dir, "root", "/usr/local/lsws", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf")
+	cmd.PersistentFlags().StringVar(&dir, "root", "", "server root, the directory that holds conf/httpd_config.xml, or OpenLiteSpeed's conf/httpd_config.conf; without it $HTTPJET_ROOT, else /usr/local/lsws, or /var/lib/httpjet of the package where only that has a configuration")
 	cmd.AddCommand(checkCmd(&dir), reportCmd(&dir), schemaCmd(), explainCmd(&dir), diffCmd(&dir), reloadCmd(&dir), rollbackCmd(&dir), upgradeCmd(&dir), serveCmd(&dir), statusCmd(&dir), drainCmd(&dir), undrainCmd(&dir), cacheCmd(&dir), traceCmd(&dir), demoCmd(), applicationCmd(), selftestCmd(), keeperCmd(&dir), versionCmd())
 	return cmd
 }
@@ -99,6 +106,9 @@ func serveCmd(dir *string) *cobra.Command {
 			}
 			if exe, err := os.Executable(); err == nil { // its path, where an upgrade will find another
 				o.Command = append([]string{exe}, os.Args[1:]...)
+				if !cmd.Flags().Changed("root") { // a successor is not to choose anew
+					o.Command = append(o.Command, "--root", *dir)
+				}
 			}
 			if o.Inherited, err = handover.Inherited(); err != nil {
 				return failure{err}

@@ -36,12 +36,16 @@ func TestDocsManPage(t *testing.T) {
 		}
 		out.WriteString(strings.TrimRight(text, "\n") + "\n")
 	}
-	write(cmd)
-	for _, c := range cmd.Commands() {
-		if !c.Hidden && c.Name() != "help" && c.Name() != "completion" {
-			write(c)
+	var all func(*cobra.Command)
+	all = func(c *cobra.Command) {
+		write(c)
+		for _, sub := range c.Commands() {
+			if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" {
+				all(sub)
+			}
 		}
 	}
+	all(cmd)
 	text := strings.ReplaceAll(out.String(), ".nh\n", "")
 	if *update {
 		if err := os.WriteFile(manPage, []byte(text), 0o644); err != nil {
