@@ -92,10 +92,10 @@ type info struct {
 	disk    *Disk         // nil: in memory alone
 	file    string        // its name there
 	length  int64         // of the body in the file
-	sum     uint32        // of the body in a file that another process has written
+	sum     uint32        // of the body in the file
 
-	verified atomic.Bool // the sum was compared, or the file is this process's own
-	age      atomic.Pointer[ageText]
+	proven atomic.Pointer[stamp] // of the file when its body was last known to be that of sum; nil: it is not known
+	age    atomic.Pointer[ageText]
 }
 
 // ageText is the Age of an entry, which is made once a second.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -268,6 +267,8 @@ func (w *writing) abandon() {
 // not; nothing is left then.
 func (w *writing) commit(o *store.Object, born uint64) (name string, ok bool) {
 	head := appendHead(nil, o, w.d.journal.sequence(born))
+	i := o.Info.(*info)
+	i.length, i.sum = w.n, w.sum
 	foot := appendFoot(nil, w.n, w.sum, head)
 	if !w.write(head) || !w.write(foot) {
 		w.abandon()
@@ -283,6 +284,9 @@ func (w *writing) commit(o *store.Object, born uint64) (name string, ok bool) {
 		}
 	}
 	if err == nil {
+		if fi, e := w.file.Stat(); e == nil { // behind the new name, which changes its times
+			i.prove(fi)
+		}
 		err = w.file.Close()
 	}
 	if err != nil {
@@ -293,87 +297,6 @@ func (w *writing) commit(o *store.Object, born uint64) (name string, ok bool) {
 	}
 	o.Disk = w.n
 	return name, true
-}
-
-// opened is the file of an entry, open for one answer.
-type opened struct {
-	*os.File
-	length int64
-}
-
-func (o *opened) close() { o.File.Close() }
-
-func (o *opened) copyTo(w io.Writer) error {
-	n, err := io.Copy(struct{ io.Writer }{w}, io.NewSectionReader(o.File, 0, o.length))
-	if err == nil && n < o.length {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// promoteSize is the largest body that is read into memory when it is asked for again.
-const promoteSize = 64 << 10
-
-// open returns the file of an entry whose body is not in memory, nil if it is or is now,
-// in the entry that is returned; false if it cannot be served. A file of another process
-// is checked once.
-func (r *Run) open(e *store.Entry) (*store.Entry, *opened, bool) {
-	i, c := infoOf(e), r.site.Cache
-	if i.disk == nil || e.Body.Len() > 0 || i.length == 0 {
-		return e, nil, true
-	}
-	f, err := os.OpenFile(i.disk.path(i.file), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if err == nil {
-		if err = i.check(f, e.Disk); err == nil {
-			if i.length <= promoteSize && e.Used() {
-				if up := c.promote(e, f); up != nil {
-					f.Close()
-					return up, nil, true
-				}
-			}
-			return e, &opened{f, i.length}, true
-		}
-		f.Close()
-	}
-	c.count(ReadErrors)
-	i.disk.log.Warn("entry of the page cache is not what it was; it is dropped", "file", i.disk.path(i.file), "err", err)
-	return nil, nil, false
-}
-
-// promote takes the body of an entry into memory; nil if that is not possible.
-func (c *Cache) promote(e *store.Entry, f *os.File) *store.Entry {
-	b := make([]byte, infoOf(e).length)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return nil
-	}
-	o := e.Object
-	o.Body = store.Bytes(b)
-	return c.store.Replace(e, o, e.Ticket())
-}
-
-var errChanged = errors.New("the file is not the one that was written")
-
-// check compares the file with what is known of it: its size always, and the sum of its
-// body where this process has not made it.
-func (i *info) check(f *os.File, size int64) error {
-	fi, err := f.Stat()
-	switch {
-	case err != nil:
-		return err
-	case fi.Size() != size || !fi.Mode().IsRegular():
-		return errChanged
-	case i.verified.Load():
-		return nil
-	}
-	sum := crc32.New(castagnoli)
-	if n, err := io.Copy(sum, io.NewSectionReader(f, 0, i.length)); err != nil || n != i.length {
-		return errors.Join(errChanged, err)
-	}
-	if sum.Sum32() != i.sum {
-		return errChanged
-	}
-	i.verified.Store(true)
-	return nil
 }
 
 // load reads what is in the directory, once. It is called by the goroutine that sweeps;

@@ -139,6 +139,15 @@ func TestDamagedFiles(t *testing.T) {
 			f.WriteString("more")
 			f.Close()
 		},
+		"that of another": func(t *testing.T, p string) {
+			b, err := os.ReadFile(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(b, bytes.ToUpper(b[:100]))
+			os.WriteFile(p+"~", b, 0o600)
+			os.Rename(p+"~", p)
+		},
 		"gone":        func(t *testing.T, p string) { os.Remove(p) },
 		"a directory": func(t *testing.T, p string) { os.Remove(p); os.Mkdir(p, 0o700) },
 		"a link": func(t *testing.T, p string) {
@@ -168,8 +177,7 @@ func TestDamagedFiles(t *testing.T) {
 				}
 				defer s.Cache.Close()
 				got := s.ask(get{target: "/hurt", now: now}, says(200, opted, bodies["/middle"]))
-				changedInPlace := running && strings.HasPrefix(name, "byte")
-				if got.cut || got.err != nil || got.body != bodies["/big"] && got.body != bodies["/middle"] && !changedInPlace {
+				if got.cut || got.err != nil || got.body != bodies["/big"] && got.body != bodies["/middle"] {
 					t.Errorf("%d bytes, %v", len(got.body), got.err)
 				}
 				if got := s.ask(get{target: "/whole", now: now}, says(200, "", "x")); got.body != bodies["/big"] {
@@ -209,6 +217,10 @@ func flip(t *testing.T, path string, off int) {
 	}
 	b[off] ^= 1
 	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour) // clocks of file systems may stand still meanwhile
+	if err := os.Chtimes(path, later, later); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -434,8 +434,6 @@ func (t *tee) keepFile(o *store.Object, i *info) {
 			return
 		}
 	}
-	i.length = t.n
-	i.verified.Store(true)
 	if name, ok := w.commit(o, uint64(t.r.ticket)); ok {
 		i.disk, i.file = disk, name
 	}
