@@ -182,7 +182,7 @@ func (s *h2stream) read(p []byte, take func() []byte) (int, error) {
 		if done {
 			c.mu.Unlock()
 			if flush && s.own() && n > 0 {
-				c.flushSoon()
+				c.flushSoon(s.x.Crowded)
 			}
 			return n, err
 		}

@@ -164,6 +164,7 @@ func (c *h2conn) read() (handed bool) {
 			return true
 		}
 		if err == nil {
+			c.giveWay()
 			c.flush(false)
 			c.putKept()
 			if err = c.more(); err == errParked {

@@ -101,8 +101,18 @@ func (c *h2conn) said() int {
 	return len(c.rec.out)
 }
 
+// giveWay lets others run if there is something to send.
+func (c *h2conn) giveWay() {
+	c.mu.Lock()
+	some := len(c.out) > 0 && !c.writing
+	c.mu.Unlock()
+	if some {
+		c.srv.way.give()
+	}
+}
+
 // flushSoon sends what is there, after other streams had the processor.
-func (c *h2conn) flushSoon() {
+func (c *h2conn) flushSoon(crowded bool) {
 	c.mu.Lock()
 	if c.soon || len(c.out) == 0 {
 		c.mu.Unlock()
@@ -111,7 +121,7 @@ func (c *h2conn) flushSoon() {
 	c.soon = true
 	many := c.active > 1
 	c.mu.Unlock()
-	if many {
+	if many || crowded {
 		runtime.Gosched()
 	}
 	c.flush(true)

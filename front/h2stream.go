@@ -336,7 +336,7 @@ func (s *h2stream) finish() {
 		ctx.end()
 	}
 	if pending {
-		c.flushSoon()
+		c.flushSoon(s.x.Crowded)
 	}
 	switch {
 	case last:

@@ -199,7 +199,7 @@ func (s *h2stream) reset(code h2.Code, why error) {
 	c.mu.Unlock()
 	s.bury()
 	if s.own() {
-		c.flushSoon()
+		c.flushSoon(s.x.Crowded)
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *h2stream) SendFile(f *os.File, off, n int64) (sent int64, err error) {
 // at hand, which is at once.
 func (s *h2stream) Flush() error {
 	if s.own() {
-		s.c.flushSoon()
+		s.c.flushSoon(s.x.Crowded)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (s *h2stream) End(trailers *exchange.Fields) error {
 	s.sentEnd = true
 	c.mu.Unlock()
 	if s.own() {
-		c.flushSoon()
+		c.flushSoon(s.x.Crowded)
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ type Server struct {
 
 	h2      h2Counters
 	h2Watch h2Watch
+	way     way
 	quic    quicCounters
 
 	own   atomic.Pointer[ownLines]    // of the current second
