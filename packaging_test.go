@@ -1,9 +1,11 @@
 package httpjet_test
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -57,4 +59,45 @@ func TestPackageUpgrade(t *testing.T) {
 	f("another root", "HTTPJET_ROOT=/first\nHTTPJET_ROOT=\"/usr/local/lsws\"\n", "true", called+"/usr/local/lsws check --strict\nrestarted\n")
 	f("it does not load", "HTTPJET_ROOT='/srv/a b'\n", "false",
 		called+"/srv/a b check --strict\nhttpjet: check --strict fails with this version; it was not restarted\n")
+}
+
+// TestPackagedFiles: what is written for people is in the package, all of it and by
+// patterns, which take files alone.
+func TestPackagedFiles(t *testing.T) {
+	text, err := os.ReadFile("packaging/nfpm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "type: tree") {
+		t.Error("a tree gives its directories the mode of files")
+	}
+	packaged := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\{src: ([^,]+), dst: ([^,]+), .*mode: 0[67][45][45]\}\}`).FindAllStringSubmatch(string(text), -1) {
+		files, err := filepath.Glob(m[1])
+		if made := strings.HasPrefix(m[1], "dist/") || strings.HasPrefix(m[1], "bin/"); err != nil || len(files) == 0 && !made {
+			t.Errorf("%s is nothing: %v", m[1], err)
+		}
+		for _, file := range files {
+			packaged[file] = true
+		}
+	}
+	for _, dir := range []string{"docs", "examples", "packaging/monitoring"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && (d.Name() == "logs" || d.Name() == "run" || d.Name() == "provisioning") {
+				return filepath.SkipDir
+			}
+			if err == nil && !d.IsDir() && !packaged[path] && path != "packaging/monitoring/prometheus.yml" {
+				t.Errorf("%s is not in the package", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for file := range packaged {
+		if strings.Contains(file, "/logs/") || strings.Contains(file, "/run/") {
+			t.Errorf("%s is in the package", file)
+		}
+	}
 }
