@@ -98,9 +98,9 @@ func (s *Server) rehearse(ctx context.Context) (ReloadAnswer, error) {
 		out.Refused = failed(fs).Error()
 		return out, nil
 	}
-	out.Refused = s.lost(g)
 	var bind error
 	if err := s.ask(ctx, func() {
+		out.Refused = s.lost(g, fs)
 		bind = s.tryBind(g)
 	}); err != nil {
 		return out, err
@@ -176,7 +176,7 @@ func (s *Server) rollback() (ReloadAnswer, error) {
 	err := error(nil)
 	if fs.Failed() {
 		err = failed(fs)
-	} else if lost := s.lost(g); lost != "" {
+	} else if lost := s.lost(g, fs); lost != "" {
 		err = errors.New(lost)
 	} else {
 		err = s.publish(g, fs)

@@ -118,7 +118,8 @@ type Server struct {
 	current    atomic.Pointer[site]
 	quicSecret []byte                     // keys of QUIC are made of it; nil: not asked for yet; owned by the goroutine of Run
 	listeners  map[string]*front.Listener // by generation.Listener.Key; owned by the goroutine of Run
-	said       map[xmlconf.Finding]bool   // findings of the generation in force; owned by the goroutine of Run
+	said       map[xmlconf.Finding]bool   // findings that were told last; owned by the goroutine of Run
+	inForce    map[[2]string]bool         // codes and messages of those of the generation in force, wherever they stand; likewise
 }
 
 // site is a generation as the front end sees it.
@@ -386,6 +387,10 @@ func (s *Server) publish(g *generation.Generation, fs *xmlconf.Findings) error {
 		e.Start(s.log)
 	}
 	s.reportFindings(fs)
+	s.inForce = map[[2]string]bool{}
+	for _, f := range fs.All() {
+		s.inForce[[2]string{f.Code, f.Message}] = true
+	}
 	next := newSite(g, &s.kept.Clients)
 	for key, l := range s.listeners {
 		if bound[key] == nil {
@@ -533,7 +538,7 @@ func (s *Server) reload() error {
 	err := error(nil)
 	if fs.Failed() {
 		err = failed(fs)
-	} else if lost := s.lost(g); lost != "" {
+	} else if lost := s.lost(g, fs); lost != "" {
 		err = errors.New(lost)
 		s.reportFindings(fs)
 	} else {
@@ -560,16 +565,21 @@ func (s *Server) noteReload(err error) {
 	s.kept.Metrics.Reloaded(err)
 }
 
-// lost names something that g would not serve and the running generation does;
-// "" if there is nothing. What was missing before does not stand in the way.
-func (s *Server) lost(g *generation.Generation) string {
+// lost names something that g would not serve and the running generation does, behind
+// the first of the findings of g that may say why; "" if there is nothing. What was
+// missing before does not stand in the way.
+func (s *Server) lost(g *generation.Generation, fs *xmlconf.Findings) string {
 	running := s.current.Load().Degraded
-	for _, d := range g.Degraded {
-		if !slices.Contains(running, d) {
-			return d
+	i := slices.IndexFunc(g.Degraded, func(d string) bool { return !slices.Contains(running, d) })
+	if i < 0 {
+		return ""
+	}
+	for _, f := range fs.All() {
+		if f.Severity == xmlconf.Error && !s.inForce[[2]string{f.Code, f.Message}] {
+			return f.String() + "; " + g.Degraded[i]
 		}
 	}
-	return ""
+	return g.Degraded[i]
 }
 
 func (s *Server) reopenLogs() {
