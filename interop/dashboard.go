@@ -220,6 +220,27 @@ func dashboard(r *run) error {
 		_, err = shows("#generation", "success")
 		return "an event stream of generation 1 under generation 2", err
 	})
+	r.check("a reload that is refused", func() (string, error) {
+		file := filepath.Join(j.root, "conf/vhosts/dashboard/vhconf.xml")
+		good, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, []byte("<virtualHostConfig>"), 0o644)
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := r.command(r.bin, "--root", j.root, "reload"); err == nil {
+			return "", errors.New("half a file was published")
+		}
+		if _, err = shows("#summary", "serving; the last reload was refused"); err == nil {
+			_, err = shows("#generation", "conf/vhosts/dashboard/vhconf.xml:1:20: error E-XML")
+		}
+		if err := errors.Join(err, os.WriteFile(file, good, 0o644), r.command(r.bin, "--root", j.root, "reload")); err != nil {
+			return "", err
+		}
+		_, err = shows("#generation", "success")
+		return "named by file, line and code", err
+	})
 	r.check("it follows when a peer falls", func() (string, error) {
 		began := time.Now()
 		servers[1].Close()

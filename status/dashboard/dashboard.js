@@ -368,7 +368,10 @@ async function tick() {
       last = { s, at: now };
       failures = 0;
       const down = upstreams.flatMap((g) => g.peers).filter((p) => p.state !== "eligible").length;
-      put($("summary"), s.draining ? "stopping" : down ? `serving; ${down} ${down === 1 ? "peer has" : "peers have"} no requests` : "serving", s.draining || down ? "warn" : "good");
+      const says = [s.draining ? "stopping" : "serving"];
+      if (down) says.push(`${down} ${down === 1 ? "peer has" : "peers have"} no requests`);
+      if (s.generation.last_reload.result === "failure") says.push("the last reload was refused");
+      put($("summary"), says.join("; "), s.draining || says.length > 1 ? "warn" : "good");
     } catch {
       failures++;
       put($("summary"), "the server does not answer", "bad");
