@@ -1,6 +1,7 @@
 package pagecache
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,32 @@ func TestAHitTakesNoMemory(t *testing.T) {
 	serve()
 	if n := testing.AllocsPerRun(1000, serve); n != 0 && !raced {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Look-ups are counted, those of misses and those that are not timed too: all but the
+// last few of each run that serves.
+func TestLookUpsAreCounted(t *testing.T) {
+	if raced {
+		t.Skip("the race detector makes pools forget")
+	}
+	counted, timed := 0, 0
+	s := newSite(Options{LookedUp: func(_ time.Duration, n int) { counted, timed = counted+n, timed+1 }})
+	defer s.Cache.Close()
+	now := time.Now()
+	const n = 2000
+	for i := range n {
+		target := "/page"
+		if i%8 == 0 {
+			target = fmt.Sprint("/miss/", i)
+		}
+		s.ask(get{target: target, now: now}, says(200, opted, "x"))
+	}
+	if counted < n/2 || counted > 2*n { // a miss may look twice, and a pool may forget
+		t.Errorf("%d look-ups are counted of %d", counted, n)
+	}
+	if timed > n/4 {
+		t.Errorf("%d look-ups of %d are timed", timed, n)
 	}
 }
 

@@ -82,7 +82,8 @@ func (s *Site) Begin(x *exchange.Exchange) *Run {
 }
 
 // End gives the run up when the handlers have returned. One that is part of a response
-// whose end is still to come is left to the garbage collector.
+// whose end is still to come is left to the garbage collector; another one goes on with its
+// count of look-ups.
 func (r *Run) End(err error) {
 	if r.tee != nil && (err != nil || !r.x.Started()) {
 		r.tee.abandon()
@@ -91,6 +92,7 @@ func (r *Run) End(err error) {
 		r.flight.Land()
 	}
 	if r.made.fields != nil || r.tee != nil || r.replaced || !r.x.Started() {
+		runs.Put(&Run{timed: r.timed})
 		return // filters may still be asked for their head
 	}
 	*r = Run{buf: r.buf[:0], timed: r.timed}
