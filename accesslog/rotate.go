@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -214,12 +215,20 @@ func (f *file) Close() error {
 }
 
 // behind is the path of the file that a log's name leads to: path itself, unless that is
-// a link. The file need not be there.
+// a link. The file need not be there. A link of another user than root, ours and the
+// file's is an error: who may write to a directory of logs is not to have other people's
+// files renamed.
 func behind(path string) (string, error) {
+	var links []os.FileInfo
 	for range maxLinks {
+		link, err := os.Lstat(path)
+		if err != nil || link.Mode().Type() != fs.ModeSymlink { // the end
+			return path, errors.Join(foreign(links, link)...)
+		}
+		links = append(links, link)
 		to, err := os.Readlink(path)
-		if err != nil { // no link, or nothing: the end
-			return path, nil
+		if err != nil {
+			return "", err
 		}
 		if !filepath.IsAbs(to) {
 			to = filepath.Dir(path) + "/" + to // and .. counts from where links have led
@@ -231,6 +240,30 @@ func behind(path string) (string, error) {
 		path = filepath.Join(dir, name)
 	}
 	return "", &fs.PathError{Op: "follow", Path: path, Err: unix.ELOOP}
+}
+
+// foreign has an error for each link that is not to be followed to a file, which is nil
+// if it is not there.
+func foreign(links []os.FileInfo, file os.FileInfo) (errs []error) {
+	trusted := []uint32{0, uint32(os.Geteuid())}
+	if file != nil {
+		trusted = append(trusted, owner(file))
+	}
+	for _, link := range links {
+		if uid := owner(link); !slices.Contains(trusted, uid) {
+			errs = append(errs, fmt.Errorf("%s is a link of user %d, whom the file behind it is not", link.Name(), uid))
+		}
+	}
+	return errs
+}
+
+// owner is the user that a file is of.
+func owner(info os.FileInfo) uint32 {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		panic("BUG: accesslog: the system tells no owner")
+	}
+	return st.Uid
 }
 
 // rotatedName is what path is called after its rotation.

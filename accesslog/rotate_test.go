@@ -585,6 +585,49 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	}
 }
 
+// Who may put a link into a directory of logs has nothing of other users rotated,
+// compressed or removed; lines are written, and it is told.
+func TestForeignLinkIsNotRotated(t *testing.T) {
+	const other = 65534
+	dir, room := t.TempDir(), t.TempDir()
+	path, real := filepath.Join(dir, "a.log"), filepath.Join(room, "real.log")
+	if err := errors.Join(os.WriteFile(real, nil, 0o600), os.Symlink(real, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Lchown(path, other, other); err != nil {
+		t.Skip("not run: ", err)
+	}
+	old := rotatedThen(t, real, 9, "old\n")
+	f := open(t, path, 10)
+	for range 2 {
+		if n, err := f.Write([]byte("a line\n")); n != 7 || err != nil && !errors.Is(err, ErrNotRotated) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	if _, err := f.Write([]byte("a line\n")); !errors.Is(err, ErrNotRotated) || !strings.Contains(err.Error(), "a.log is a link of user 65534") {
+		t.Error(err)
+	}
+	s := NewSink(Options{Path: path, KeepDays: 1, Compress: true}, new(atomic.Uint64))
+	if _, err := s.tidy(time.Now()); err == nil || !strings.Contains(err.Error(), "is a link of user") {
+		t.Error(err)
+	}
+	if names, _ := contents(t, room); len(names) != 2 || read(t, old) != "old\n" || read(t, real) != "a line\na line\na line\n" {
+		t.Errorf("%q %q", names, read(t, real))
+	}
+	if err := os.Chown(real, other, other); err != nil { // his own
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("a line\n")); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.tidy(time.Now()); err != nil {
+		t.Error(err)
+	}
+	if names, _ := contents(t, room); len(names) != 2 || read(t, real) != "a line\n" || !strings.HasSuffix(names[0], ".gz") {
+		t.Errorf("%q", names)
+	}
+}
+
 // Without a log that has the name nobody knows who writes to rotated files.
 func TestTidyWithoutLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.log")

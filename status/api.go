@@ -75,7 +75,7 @@ func (a *API) status(*http.Request) (int, any) {
 
 // A finding is its place and code, with what it says behind them.
 var (
-	findingText  = regexp.MustCompile(`^(\S+:\d+:\d+: \w+ [A-Z]-[A-Z0-9-]+): .*`)
+	findingText  = regexp.MustCompile(`^(.+?:\d+:\d+: \w+ [A-Z]-[A-Z0-9-]+): .*`)
 	absolutePath = regexp.MustCompile(`(^|[\s"(=])/[^\s":,)]+`)
 )
 

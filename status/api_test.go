@@ -217,6 +217,7 @@ func TestStatusTellsNoValues(t *testing.T) {
 		}
 	}
 	f(`conf/a.xml:2:58: error E-ADDR: extProcessor "app": address "10.9.8.7:99999" has no port (write one)`, "conf/a.xml:2:58: error E-ADDR")
+	f(`conf/my site.xml:2:58: error E-ADDR: address "10.9.8.7:99999" has no port; virtual host site did not load`, "conf/my site.xml:2:58: error E-ADDR")
 	f("virtual host site did not load", "virtual host site did not load")
 	f("certificate /srv/a.pem with key /srv/keys/a.pem: they differ", "certificate ... with key ...: they differ")
 	f("/srv/a.xml:1:1: error E-READ: no such file", "...:1:1: error E-READ")
