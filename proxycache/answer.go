@@ -23,11 +23,11 @@ type answerOptions struct {
 }
 
 // answer sends what e is for x.
-func (h *Handler) answer(x *exchange.Exchange, l *look, e *store.Entry, o answerOptions) error {
+func (h *Handler) answer(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) error {
 	if o.fwd == "" {
 		h.Cache.counts.Hits.Add(1)
 	}
-	part := head(x, l, e, &o)
+	part := head(x, l, e, o)
 	if x.Resp.Status == 416 {
 		// A head of ours, which Run writes.
 		return &exchange.Error{Status: 416, Reason: "range_not_satisfiable", Fields: []exchange.Field{{Name: "Content-Range", Value: freshness.NoneOf(e.Body.Len())}}}

@@ -52,7 +52,7 @@ func (h *Handler) fetch(x *exchange.Exchange, l *look, e *store.Entry, o fetchOp
 	case !x.Started() && t.rescues(exchange.StatusOf(err), time.Now()) && !errors.Is(err, exchange.ErrClientGone):
 		t.off = true
 		x.Resp.Fields.Reset()
-		return h.answer(x, l, e, answerOptions{now: time.Now(), fwd: o.fwd, collapsed: o.collapsed, detail: "stale-if-error"})
+		return h.answer(x, l, e, &answerOptions{now: time.Now(), fwd: o.fwd, collapsed: o.collapsed, detail: "stale-if-error"})
 	default:
 		x.Resp.Dated = x.Started() && x.Resp.Dated
 	}

@@ -184,9 +184,9 @@ func (h *Handler) serve(x *exchange.Exchange, l *look) error {
 				if use == freshness.Refresh {
 					h.refresh(x, l)
 				}
-				o := answerOptions{now: now, collapsed: waited > 0, ready: e.Head()}
+				ready := e.Head() // before it is used: nil for the first request
 				h.Cache.store.Use(e)
-				return h.answer(x, l, e, o)
+				return h.answer(x, l, e, &answerOptions{now: now, collapsed: waited > 0, ready: ready})
 			}
 			o.fwd = freshness.StaleMiss
 			if byRequest {
