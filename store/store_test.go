@@ -385,11 +385,13 @@ func TestStoreUnderFire(t *testing.T) {
 					for _, e := range s.Find([]byte(key)) {
 						s.Use(e)
 						grow(s, e)
+						e.Head()
 						s.Replace(e, e.Object, e.Ticket())
 					}
 				default:
 					o := object(key, fmt.Sprint(r.IntN(6)), tag, "all")
 					o.Body, o.Disk = Bytes(make([]byte, r.IntN(4000))), 1000
+					o.Fields = []exchange.Field{{Name: "Content-Type", Value: tag}}
 					s.Put(o, s.Ticket())
 				}
 			}
