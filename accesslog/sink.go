@@ -19,7 +19,7 @@ import (
 const (
 	maxLines = 65536                  // lines waiting for the disk (R-LOG-1)
 	maxBytes = 32 << 20               // their bytes
-	oneWrite = 64 << 10               // bytes worth a write, and least size of a piece of more
+	oneWrite = 128 << 10              // bytes worth a write, and least size of a piece of more
 	maxWrite = 2 * oneWrite           // bytes handed to the file at once, whole lines
 	gather   = 100 * time.Millisecond // from the first line that waits to its write, unless there is oneWrite before
 	keepCap  = 1 << 20                // larger buffers are given back after use

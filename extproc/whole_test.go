@@ -56,7 +56,7 @@ func BenchmarkWhole(b *testing.B) {
 // added-ns is the difference.
 func BenchmarkObserved(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const conns, turn = 64, 20000 // requests
+	const conns, turn = 64, 5000 // requests
 	sites := []*site{newSite(b, conns, false), newSite(b, conns, true)}
 	least := []time.Duration{math.MaxInt64, math.MaxInt64}
 	for b.Loop() {
