@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -48,11 +47,11 @@ func (r *run) big(dir string, most time.Duration, args ...string) (string, error
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	began := time.Now()
-	if err := cmd.Run(); err != nil {
+	memory, err := runWatched(cmd)
+	if err != nil {
 		return "", fmt.Errorf("%v: %.300s", err, out.String())
 	}
 	took := time.Since(began)
-	memory := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	detail := fmt.Sprintf("%d hosts, %d contexts, %d processors: %.2f s, CPU %.2f s, %d MiB",
 		bigHosts, bigHosts*bigContexts, bigProcessors, took.Seconds(), cpu.Seconds(), memory>>20)
@@ -60,6 +59,28 @@ func (r *run) big(dir string, most time.Duration, args ...string) (string, error
 		return "", fmt.Errorf("%s: too much", detail)
 	}
 	return detail, nil
+}
+
+// runWatched runs cmd and returns the most memory that it had, bytes. What wait(2) tells
+// (ru_maxrss) would be that of this process if it has more: a child begins as it.
+func runWatched(cmd *exec.Cmd) (most int64, err error) {
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return most, err
+		case <-look.C:
+			if n, err := memoryOf(cmd.Process.Pid, "VmHWM"); err == nil { // none of one that ends
+				most = max(most, n)
+			}
+		}
+	}
 }
 
 // bigTree writes a tree with a file for each host.

@@ -279,8 +279,10 @@ func (j *jet) live() error {
 }
 
 // memory is a size of httpjet in bytes: VmRSS now, VmHWM at its highest point.
-func (j *jet) memory(field string) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", j.cmd.Process.Pid))
+func (j *jet) memory(field string) (int64, error) { return memoryOf(j.cmd.Process.Pid, field) }
+
+func memoryOf(pid int, field string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
