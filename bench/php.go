@@ -43,16 +43,16 @@ func needsPHP() string {
 }
 
 // Each server has a pool of its own: kept connections of one would hold the children
-// that another waits for.
+// that another waits for. So would those of one worker of nginx, of which each has its own.
 const fpmConf = `[global]
 daemonize = no
 error_log = /dev/stderr
-{{- range .Pools}}
-[{{.}}]
-listen = {{$.Dir}}/{{.}}.sock
+{{- range $name, $children := .Pools}}
+[{{$name}}]
+listen = {{$.Dir}}/{{$name}}.sock
 listen.mode = 0666
 pm = static
-pm.max_children = {{$.Workers}}
+pm.max_children = {{$children}}
 security.limit_extensions = .fpm
 {{$.User}}
 {{- end}}
@@ -73,7 +73,8 @@ func (b *bench) startPHP(ctx context.Context, c cores) ([]*running, error) {
 		return nil, err
 	}
 	conf := filepath.Join(dir, "fpm.conf")
-	text, err := render(fpmConf, map[string]any{"Pools": []string{"fpm", nginx.name, caddy.name}, "Dir": dir, "Workers": phpWorkers, "User": user})
+	pools := map[string]int{"fpm": phpWorkers, caddy.name: phpWorkers, nginx.name: phpWorkers * c.n}
+	text, err := render(fpmConf, map[string]any{"Pools": pools, "Dir": dir, "User": user})
 	if err == nil {
 		err = write(conf, text)
 	}
@@ -96,7 +97,7 @@ func (b *bench) startPHP(ctx context.Context, c cores) ([]*running, error) {
 	}
 	var all []*running
 	for sock, args := range commands {
-		r := &running{name: filepath.Base(args[0]), out: &tail{}}
+		r := &running{name: filepath.Base(args[0]), behind: true, out: &tail{}}
 		r.cmd = command(r.out, b.dir, c.pin(c.load, args)...)
 		if err := r.cmd.Start(); err != nil {
 			return all, err

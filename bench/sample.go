@@ -37,7 +37,7 @@ type sample struct {
 func (b *bench) watch(x *sample, r *running, f func() error) error {
 	t := part{self: os.Getpid()}
 	for _, other := range b.up {
-		if other != r && other.name != "upstream" {
+		if other != r && !other.behind {
 			t.idle = append(t.idle, other.cmd.Process.Pid)
 		}
 	}

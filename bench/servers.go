@@ -131,6 +131,7 @@ type running struct {
 	name        string
 	http, https string // its addresses; no https: it has no TLS
 	metrics     string // of httpjet
+	behind      bool   // an upstream, which works for whoever is measured
 	dir         string
 	cmd         *exec.Cmd
 	out         *tail
@@ -294,7 +295,7 @@ func (b *bench) startUpstream(c cores) (*running, error) {
 			return nil, err
 		}
 	}
-	r := &running{name: "upstream", out: &tail{}}
+	r := &running{name: "upstream", behind: true, out: &tail{}}
 	r.cmd = command(r.out, b.dir, c.pin(c.load, []string{b.self, helper, "upstream", b.app, b.fastcgi})...)
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
