@@ -253,10 +253,9 @@ func (c *Cache) keep(k key, born time.Duration, old *entry, res exchange.Resourc
 // closes the file: nobody reads it here.
 func (c *Cache) keepScript(k key, born time.Duration, old *entry, res exchange.Resource) exchange.Resource {
 	e := &entry{key: k, born: born, script: true, info: res.Info}
-	switch {
-	case old == nil:
+	if old == nil {
 		e.path = strings.Clone(k.path) // a part of the request head until now
-	default:
+	} else {
 		e.path, e.ready = old.path, true
 		e.filename, e.name, e.suffix = res.Filename, strings.Clone(res.Name), Suffix(res.Filename)
 	}

@@ -100,14 +100,7 @@ func TestH2DrainWithinAFrame(t *testing.T) {
 		id := c.ask(false, "PUT", "/")
 		c.fr.WritePing(false, [8]byte{1})
 		io.WriteString(c.c, "\x00\x00\x04\x00\x01\x00\x00\x00\x01da") // DATA that ends the stream
-		for answered := false; !answered; {
-			f, err := c.fr.ReadFrame()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, ok := f.(*http2.PingFrame)
-			answered = ok && p.IsAck()
-		}
+		c.pinged(t)
 		done := make(chan int, 1)
 		go func() { done <- s.Front.Drain(context.Background()) }()
 		for told := false; !told; {
@@ -161,14 +154,7 @@ func TestH2LateStreams(t *testing.T) {
 	c.fr.WriteData(late, true, nil)
 	c.fr.WriteRSTStream(c.ask(false, "PUT", "/later"), http2.ErrCodeCancel)
 	c.fr.WritePing(false, [8]byte{2})
-	for answered := false; !answered; {
-		f, err := c.fr.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, ok := f.(*http2.PingFrame)
-		answered = ok && p.IsAck()
-	}
+	c.pinged(t)
 	close(release)
 	if status, _, err := c.answer(slow, false); status != "200" {
 		t.Error(status, err)
@@ -176,5 +162,18 @@ func TestH2LateStreams(t *testing.T) {
 	c.c.Close()
 	if cut := <-done; cut != 0 {
 		t.Errorf("%d cut", cut)
+	}
+}
+
+// pinged reads until a PING of c is answered: what was sent before it has been handled.
+func (c *rawH2) pinged(t *testing.T) {
+	t.Helper()
+	for answered := false; !answered; {
+		f, err := c.fr.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, ok := f.(*http2.PingFrame)
+		answered = ok && p.IsAck()
 	}
 }

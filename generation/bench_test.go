@@ -62,15 +62,7 @@ func benchSite(t testing.TB, htaccess bool) (g *Generation, serve func()) {
 		<logging><accessLog><fileName>/dev/null</fileName></accessLog></logging>
 		<virtualHost><name>site</name><vhRoot>.</vhRoot><configFile>conf/site.xml</configFile></virtualHost>
 		<listener><name>L</name><address>127.0.0.1:1</address><vhostMap><vhost>site</vhost><domain>site.test</domain></vhostMap></listener></httpServerConfig>`
-	for name, text := range files {
-		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeTree(t, root, files)
 	// A file of this package: one that is only just written is looked at with more care.
 	own, err := filepath.Abs("files_test.go")
 	if err == nil {

@@ -117,15 +117,7 @@ func newHits(t testing.TB, kind string) *hits {
 		<listener><name>L</name><address>127.0.0.1:1</address><vhostMap><vhost>site</vhost><domain>site.test</domain></vhostMap></listener></httpServerConfig>`,
 		"www/index.html": "",
 	}
-	for name, text := range files {
-		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeTree(t, root, files)
 	fs := &xmlconf.Findings{}
 	cfg := xmlconf.LoadServer(root, fs)
 	if cfg == nil {
@@ -228,6 +220,20 @@ func TestHitsAreAlike(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// writeTree writes files, named by their paths below root.
+func writeTree(t testing.TB, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
