@@ -53,7 +53,8 @@ type Upgrader interface {
 
 // Duplex is an upgraded connection: raw bytes both ways. Bytes that the client
 // sent behind its request head are read first. Read and Write may run in two
-// goroutines; Close may be called from any and unblocks both.
+// goroutines; Close may be called from any, but for a turn of its Holder, and unblocks
+// both.
 type Duplex interface {
 	io.Reader
 	io.Writer
@@ -89,6 +90,13 @@ type Rest struct {
 // was wrong. Read and ReadLazy have one user together.
 type LazyReader interface {
 	ReadLazy(take func() []byte, give func()) (int, error)
+}
+
+// Holder is implemented by a Duplex whose reading side can be held: see
+// rawio.Socket.Hold, of which this says the same.
+type Holder interface {
+	Hold(turn func() bool) error
+	Emptied() bool
 }
 
 // A Sink takes response body bytes on their way to the wire.

@@ -219,13 +219,17 @@ func (c *conn) cut() {
 		return
 	}
 	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
-	c.sock.Close()
+	h := c.tunnel.Load()
+	if h != nil {
+		h.tun.Close() // it may hold the socket
+	}
+	c.sock.cut()
 	c.cancel() // then, so that nobody answers because of it
 	if x := c.client.Load(); x != nil {
 		x.cancel()
 	}
-	if h := c.tunnel.Load(); h != nil {
-		h.tun.Close()
+	if t := c.tunnel.Load(); t != nil && t != h {
+		t.tun.Close() // it has become one meanwhile
 	}
 	c.awake()
 }

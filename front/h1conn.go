@@ -32,9 +32,9 @@ var outBufs = sync.Pool{New: func() any { return new([smallOut]byte) }}
 // h1conn serves the HTTP/1 exchanges of one connection and is the Wire of each.
 //
 // Life of a connection: await the first byte (no buffer held, may be closed, is
-// parked after a while: then its h1conn ends, and another one goes on) → read the
-// head → load the site → admit → Run → drain what is left of the body → again; or,
-// behind Run, carry the tunnel that the exchange has become. It is owned by the
+// parked after a while: then its h1conn ends, and another one goes on) → load the site
+// → read the head → admit → Run → settle what follows, as the rest of the body → again;
+// or, behind Run, carry the tunnel that the exchange has become. It is owned by the
 // serveConn goroutine; Read may be called from one other goroutine, and StopRead
 // and Context from any.
 type h1conn struct {
@@ -54,8 +54,19 @@ type h1conn struct {
 
 	synced time.Time // the last real reading of both clocks, see clock
 
+	// Of the current wait for a request, see idle.
+	since   time.Time
+	wait    time.Duration // after since
+	resting bool          // it is parked before that
+
+	onTurn func() bool // takeTurn, made when it is first needed
+	left   left        // where takeTurn has left
+	failed error       // the read for which it has
+	then   sequel      // of the exchange behind which it has
+
 	// Of the current exchange.
 	now      time.Time
+	headErr  error // what is wrong with its head
 	info     h1.RequestInfo
 	body     *h1.Body
 	bodyLeft atomic.Int64 // of the request body: 0 when read, -1 if unknown
@@ -123,43 +134,58 @@ func (c *h1conn) serve() (parked bool) {
 		if goes, parked := c.await(); !goes {
 			return parked
 		}
-		c.site = c.lis.site() // the generation of this exchange
-		c.lim = c.site.Limits()
-		c.now = c.clock()
-		// Most heads are at hand whole: then there is nothing to wait for. Else
-		// one deadline holds for all of the head (G63).
-		whole := c.r.HasHead()
-		if !whole {
-			c.extendRead(c.now, c.lim.connTimeout())
-		}
-		id := newID()
-		head, err := c.r.ReadRequestHead(c.lim.maxHead(), id[:])
-		if !whole {
-			c.now = time.Now()
-		}
-		if c.n++; c.n == 1 && err == nil && head[:len(head)-len(id)] == preface && c.tls == nil && c.lim.EnableH2C {
-			c.sock.SetDeadline(time.Time{})
-			c.sock.ahead = append([]byte(preface+string(c.r.Take())), c.sock.ahead...)
-			c.sock.give = nil
-			newH2(c.conn)
+		at := c.left
+		c.left = atIdle
+		if at < behindHead && !c.head() {
 			return false // and the connection goes on with HTTP/2
 		}
-		c.begin()
-		if err == nil {
-			c.x.Req.ID = head[len(head)-len(id):]
-			lim := h1.Limits{Target: c.lim.maxTarget(), Fields: c.lim.maxFields()}
-			c.info, err = h1.ParseRequest(head[:len(head)-len(id)], lim, &c.x.Req)
-		} else {
-			c.x.Req.ID = string(id[:])
+		if at < behindExchange {
+			if c.headErr != nil {
+				c.refuse(c.headErr)
+				return false
+			}
+			c.then = c.exchange()
 		}
-		if err != nil {
-			c.refuse(err)
-			return false
-		}
-		if !c.exchange() {
+		if !c.settle(c.then) {
 			return false
 		}
 	}
+}
+
+// head reads and parses the head of a request, and leaves in headErr what is wrong
+// with it. It returns false if the client speaks HTTP/2.
+func (c *h1conn) head() bool {
+	c.site = c.lis.site() // the generation of this exchange
+	c.lim = c.site.Limits()
+	c.now = c.clock()
+	// Most heads are at hand whole: then there is nothing to wait for. Else
+	// one deadline holds for all of the head (G63).
+	whole := c.r.HasHead()
+	if !whole {
+		c.extendRead(c.now, c.lim.connTimeout())
+	}
+	id := newID()
+	head, err := c.r.ReadRequestHead(c.lim.maxHead(), id[:])
+	if !whole {
+		c.now = time.Now()
+	}
+	if c.n++; c.n == 1 && err == nil && head[:len(head)-len(id)] == preface && c.tls == nil && c.lim.EnableH2C {
+		c.sock.SetDeadline(time.Time{})
+		c.sock.ahead = append([]byte(preface+string(c.r.Take())), c.sock.ahead...)
+		c.sock.give = nil
+		newH2(c.conn)
+		return false
+	}
+	c.begin()
+	if err == nil {
+		c.x.Req.ID = head[len(head)-len(id):]
+		lim := h1.Limits{Target: c.lim.maxTarget(), Fields: c.lim.maxFields()}
+		c.info, err = h1.ParseRequest(head[:len(head)-len(id)], lim, &c.x.Req)
+	} else {
+		c.x.Req.ID = string(id[:])
+	}
+	c.headErr = err
+	return true
 }
 
 // await waits for the first byte of the next request. It returns false when
@@ -168,13 +194,35 @@ func (c *h1conn) await() (goes, parked bool) {
 	if c.r.Buffered() > 0 {
 		return true, false // also while the server ends: the client was not told before it asked
 	}
-	now, wait := c.x.Ended, c.lim.KeepAliveTimeout
+	if !c.idle() {
+		return false, false
+	}
+	for {
+		err := c.waitHere()
+		switch {
+		case c.left != atIdle:
+			return true, false
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err == nil && c.state.CompareAndSwap(connIdle, connActive), false
+		case !c.resting || c.srv.hasty.Load() || c.state.Load() == connClosed:
+			return c.leaves(), false
+		case c.parkIdle(c.since.Add(c.wait)):
+			return false, true
+		}
+		c.resting = false
+		c.extendRead(c.since, c.wait)
+	}
+}
+
+// idle makes an active connection an idle one. It returns false if the connection ends.
+func (c *h1conn) idle() bool {
+	c.since, c.wait = c.x.Ended, c.lim.KeepAliveTimeout
 	switch {
 	case !c.until.IsZero(): // it was parked, and waits on
-		now = time.Now()
-		wait, c.until = c.until.Sub(now), time.Time{}
+		c.since = time.Now()
+		c.wait, c.until = c.until.Sub(c.since), time.Time{}
 	case c.n == 0:
-		now, wait = time.Now(), c.lim.connTimeout() // of the generation that accepted the connection
+		c.since, c.wait = time.Now(), c.lim.connTimeout() // of the generation that accepted the connection
 	}
 	c.x.Reset(c) // an idle connection holds no head, no buffer and no generation
 	c.fresh = true
@@ -182,30 +230,15 @@ func (c *h1conn) await() (goes, parked bool) {
 	c.r.Release()
 	c.freeOut()
 	rest := c.restPeriod()
-	if rest > 0 && wait > 2*rest {
-		c.extendReadWithin(now, rest, min(rest, slack))
+	if c.resting = rest > 0 && c.wait > 2*rest; c.resting {
+		c.extendReadWithin(c.since, rest, min(rest, slack))
 	} else {
-		rest = 0
-		c.extendRead(now, wait)
+		c.extendRead(c.since, c.wait)
 	}
 	if !c.state.CompareAndSwap(connActive, connIdle) && c.state.Load() != connIdle {
-		return false, false
+		return false
 	}
-	if c.srv.hasty.Load() && c.restPeriod() <= 0 {
-		return false, false // retire may have looked before we were idle
-	}
-	err := c.r.Wait()
-	if rest > 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.srv.hasty.Load() {
-		if c.parkIdle(now.Add(wait)) {
-			return false, true
-		}
-		c.extendRead(now, wait)
-		err = c.r.Wait()
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return c.leaves(), false
-	}
-	return err == nil && c.state.CompareAndSwap(connIdle, connActive), false
+	return !c.srv.hasty.Load() || rest > 0 // else retire may have looked before we were idle
 }
 
 // leaves ends a connection on which no request has come. A request that has come in
@@ -285,8 +318,18 @@ func refusal(se *h1.SyntaxError) *exchange.Error {
 	return &exchange.Error{Status: se.Status, Reason: se.Reason(), Err: se, Close: true}
 }
 
-// exchange serves one request and reports whether another may follow.
-func (c *h1conn) exchange() bool {
+// sequel is what follows an exchange.
+type sequel int
+
+const (
+	ends    sequel = iota // the end of the connection, or of its HTTP
+	goesOn                // another request may
+	lingers               // the end, which must not overtake the response
+	drains                // the rest of the body, and then perhaps another request
+)
+
+// exchange serves one request.
+func (c *h1conn) exchange() sequel {
 	if c.x.Req.Proto == "HTTP/1.0" {
 		c.srv.http10.Add(1)
 	} else {
@@ -327,23 +370,34 @@ func (c *h1conn) exchange() bool {
 	gone := c.endContext(tunnel == nil)
 	if tunnel != nil {
 		c.become(tunnel, err)
-		return false
+		return ends
 	}
 	c.srv.finished(c.site, &c.x, err)
 	switch {
 	case gone || c.resp.aborted || c.resp.upgraded || c.state.Load() == connClosed:
-		return false
+		return ends
 	case !c.resp.keep:
 		// Nothing more will be read: if bytes are or may be on their way, the
 		// kernel would answer them with a reset that overtakes the response.
 		if !c.body.Done() || c.r.Buffered() > 0 {
-			c.linger()
+			return lingers
 		}
-		return false
+		return ends
 	case !c.body.Done():
+		return drains
+	}
+	return goesOn
+}
+
+// settle does what follows an exchange and reports whether another may.
+func (c *h1conn) settle(s sequel) bool {
+	switch s {
+	case lingers:
+		c.linger()
+	case drains:
 		return c.drain()
 	}
-	return true
+	return s == goesOn
 }
 
 // endContext ends the context of the exchange and reports whether the client has

@@ -377,7 +377,11 @@ func (c *h1conn) Abort(cause error) {
 		c.Flush()
 	}
 	if c.resp.started && !c.resp.chunked && !c.resp.bounded {
-		c.sock.reset()
+		if c.sock.reset(); c.sock.held.Load() {
+			// cut would end the body before the reset does: the close is soon enough.
+			c.state.Store(connClosed)
+			return
+		}
 	}
 	c.cut()
 }

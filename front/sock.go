@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ type sock struct {
 	ahead  []byte        // read from the socket, and to be read first
 
 	give func() // gives the memory of ReadLazy back; set by its user
+
+	held atomic.Bool // its reading side is (rawio.Socket.Hold): a close would wait for the exchange
 
 	records *records // between this socket and TLS, in a handshake and over HTTP/2; else nil
 }
@@ -153,6 +156,16 @@ func (s *sock) linger() {
 	}
 	s.SetReadDeadline(time.Now().Add(lingerTime))
 	io.CopyN(io.Discard, s.Conn, lingerSize)
+}
+
+// cut closes the socket, or ends both its sides if it is held: then whoever serves the
+// connection finds that, and closes it.
+func (s *sock) cut() {
+	if s.held.Load() {
+		s.raw.Raw().Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		return
+	}
+	s.Conn.Close()
 }
 
 // reset makes the next close a reset.

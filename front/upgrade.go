@@ -141,6 +141,11 @@ func (d *plainDuplex) ReadLazy(take func() []byte, give func()) (int, error) {
 	return d.c.sock.raw.ReadLazy(rawio.Memory{Take: take, Give: give})
 }
 
+// Hold and Emptied implement exchange.Holder.
+func (d *plainDuplex) Hold(turn func() bool) error { return d.c.sock.raw.Hold(turn) }
+
+func (d *plainDuplex) Emptied() bool { return d.c.sock.raw.Emptied() }
+
 func (d *duplex) Write(p []byte) (int, error) { return d.c.nc.Write(p) }
 
 // SetReadDeadline bounds reads.
@@ -161,6 +166,10 @@ func (d *duplex) CloseWrite() error {
 
 // Close ends both directions, of a tunnel at rest too.
 func (d *duplex) Close() error {
+	if d.c.tls == nil {
+		// A close waits for who holds the reading side, who may wait for a write.
+		d.c.sock.SetWriteDeadline(time.Unix(1, 0))
+	}
 	d.c.close()
 	d.c.awake()
 	return nil

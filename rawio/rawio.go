@@ -48,6 +48,12 @@ type Socket struct {
 
 	onRoom func(fd uintptr)
 	room   int
+
+	// While the reading side is held.
+	onTurn func(fd uintptr) bool // made when it is first needed
+	turn   func() bool
+	held   uintptr // the descriptor and 1; 0: nobody holds it
+	all    bool    // the last read took everything that was there
 }
 
 // Memory is where lazy reads get theirs.
@@ -120,7 +126,72 @@ func (e *AskError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *AskError) Unwrap() error { return e.Err }
 
+// Nothing is the error of a read, from within a turn of Hold, that found nothing.
+const Nothing = syscall.EAGAIN
+
+// Hold holds the reading side of the socket and calls turn: at once, and then each
+// time that something may have come, until turn returns true. Meanwhile reads of s do
+// not wait, but fail with Nothing, and nobody else may read.
+//
+// Who reads again and again by Read pays for one read that finds nothing each time,
+// because what comes between two of them is not reported. While the side is held it
+// is: turn may return false, to wait, as soon as a read has found Nothing or Emptied
+// says that one took all that there was.
+//
+// Close of the net.Conn waits for the end of Hold. So turn must not call it, and whoever
+// does so elsewhere, while turn may itself be waiting for something, ends that first.
+// The error is that of the wait: the deadline for reads has passed, or the connection
+// has been closed.
+func (s *Socket) Hold(turn func() bool) error {
+	if s.onTurn == nil {
+		s.onTurn = s.takeTurn
+	}
+	s.turn = turn
+	err := s.rc.Read(s.onTurn)
+	s.turn = nil
+	return err
+}
+
+func (s *Socket) takeTurn(fd uintptr) bool {
+	s.held, s.all = fd+1, false
+	defer s.letGo()
+	return s.turn()
+}
+
+func (s *Socket) letGo() { s.held = 0 }
+
+// Emptied reports, within a turn, whether the last read took all that there was. An
+// end of the stream behind it may have come too and is reported as late as a read
+// finds it, as Nothing would be.
+func (s *Socket) Emptied() bool { return s.all }
+
+// try is a read within a turn.
+func (s *Socket) try() (int, error) {
+	p := s.p
+	if s.mem.Take != nil {
+		p = s.mem.Take()
+	}
+	n, errno := receive(s.held-1, p, 0)
+	s.all = n < len(p)
+	if errno == syscall.EAGAIN && s.mem.Give != nil {
+		s.mem.Give()
+	}
+	s.p, s.mem = nil, Memory{}
+	switch {
+	case errno == syscall.EAGAIN:
+		return 0, Nothing
+	case errno != 0:
+		return 0, os.NewSyscallError("read", errno)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
 func (s *Socket) read() (int, error) {
+	if s.held != 0 {
+		return s.try()
+	}
 	s.rn, s.rerr = 0, 0
 	err := s.rc.Read(s.onRead)
 	s.p, s.mem = nil, Memory{}

@@ -220,6 +220,15 @@ type pipe struct {
 
 	held uint64      // the hands of the other direction
 	lost func() bool // the connection of its source has failed
+
+	b      *buffer
+	holder exchange.Holder // src, if it is one
+	onTurn func() bool     // turn
+	bytes  []byte          // of the last read in a turn, as err
+	err    error
+	reads  int   // in turns
+	over   bool  // a turn has stopped the direction
+	fault  error // of a write
 }
 
 // copy copies until src has ended, one of both has failed, or the relay rests.
@@ -228,27 +237,29 @@ func (p *pipe) copy() {
 	d.again = false
 	if held := d.held; held != nil {
 		d.held = nil
-		if !p.write(held) {
+		if err := p.write(held); err != nil {
+			p.r.fail(err)
 			return
 		}
 		p.r.moves.Add(oneMove - p.hands)
 	}
-	b := newBuffer(p.src)
-	defer b.free()
+	p.b = newBuffer(p.src)
+	defer p.b.free()
+	p.holder, _ = p.src.(exchange.Holder)
+	p.onTurn = p.turn
 	seen := p.r.moves.Load()
 	for {
-		bytes, err := b.read()
+		bytes, err := p.read()
 		if len(bytes) == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			if p.leaves(&seen) {
 				return
 			}
 			continue
 		}
-		if p.r.moves.Add(p.hands)&resting != 0 {
-			d.again, d.held = true, slices.Clone(bytes) // an end comes again
-			return
-		}
-		if len(bytes) > 0 && !p.write(bytes) || err != nil && !p.ended(err) {
+		if p.over || !p.pass(bytes) || err != nil && !p.ended(err) {
+			if p.fault != nil {
+				p.r.fail(p.fault)
+			}
 			return
 		}
 		p.r.moves.Add(oneMove - p.hands)
@@ -256,6 +267,80 @@ func (p *pipe) copy() {
 			return
 		}
 	}
+}
+
+// read returns bytes that have not been passed on yet, or what the source ends with. What
+// comes before that is passed on where it waits, see turn.
+func (p *pipe) read() ([]byte, error) {
+	if p.holder == nil {
+		return p.b.read()
+	}
+	p.bytes, p.err = nil, nil
+	if err := p.holder.Hold(p.onTurn); err != nil {
+		return nil, err
+	}
+	return p.bytes, p.err
+}
+
+// sureAfter is how many reads a direction has made before it waits without another
+// look at its source behind each.
+const sureAfter = 3
+
+// turn passes on what has come while the reading side of the source is held
+// (rawio.Socket.Hold), which spares each message the read that finds nothing. It
+// returns false to wait, and true to leave: with what read returns, or, if over is set,
+// because the direction has stopped. Nothing is closed here: that would wait for the end
+// of the turn.
+func (p *pipe) turn() (leave bool) {
+	for {
+		p.bytes, p.err = p.b.read()
+		if p.err == rawio.Nothing {
+			return false
+		}
+		if p.err != nil {
+			return true
+		}
+		if !p.pass(p.bytes) {
+			p.over = true
+			return true
+		}
+		p.r.moves.Add(oneMove - p.hands)
+		if p.reads++; p.reads > sureAfter && p.holder.Emptied() && !closes(p.bytes) {
+			p.b.idle()
+			return false
+		}
+	}
+}
+
+// closes reports whether bytes end with the frame that closes a WebSocket (RFC 6455
+// section 5.5.1): the end of the stream may be in the socket already.
+func closes(bytes []byte) bool {
+	for i := max(len(bytes)-2-4-125, 0); i+1 < len(bytes); i++ {
+		if bytes[i] != 0x88 {
+			continue
+		}
+		size := 2 + int(bytes[i+1]&0x7f)
+		if bytes[i+1]&0x80 != 0 {
+			size += 4 // the mask
+		}
+		if i+size == len(bytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// pass writes bytes, or keeps them if the relay rests. It reports whether the direction
+// goes on; fault says if it has failed.
+func (p *pipe) pass(bytes []byte) bool {
+	if p.r.moves.Add(p.hands)&resting != 0 {
+		p.d.again, p.d.held = true, slices.Clone(bytes) // an end comes again
+		return false
+	}
+	if len(bytes) > 0 {
+		p.fault = p.write(bytes)
+	}
+	return p.fault == nil
 }
 
 // leaves is asked when nothing has come for a while, and decides whether both
@@ -280,16 +365,15 @@ func (p *pipe) leaves(seen *uint64) bool {
 	return *seen&resting != 0
 }
 
-// write reports whether bytes went out; else the relay has failed.
-func (p *pipe) write(bytes []byte) bool {
+// write writes bytes; its error is the relay's.
+func (p *pipe) write(bytes []byte) error {
 	p.r.touch()
 	if _, err := p.dst.Write(bytes); err != nil {
-		p.r.fail(p.r.blame(p.d == &p.r.up, err))
-		return false
+		return p.r.blame(p.d == &p.r.up, err)
 	}
 	p.r.touch()
 	p.d.bytes += int64(len(bytes))
-	return true
+	return nil
 }
 
 // ended passes the end of src on and reports whether it is one; else the relay has
@@ -335,14 +419,18 @@ func (r *relay) Close() {
 	if closed {
 		return
 	}
-	if tc, ok := r.peer.(*tls.Conn); ok {
-		tc.NetConn().Close()
-	} else {
-		r.peer.Close()
+	own := r.peer
+	if tc, ok := own.(*tls.Conn); ok {
+		own = tc.NetConn()
 	}
+	// A close waits for the direction that holds what it reads from, which must not
+	// wait for a write: that to the peer ends here, and that to the client with its
+	// connection.
+	own.SetWriteDeadline(time.Unix(1, 0))
 	if client != nil {
 		client.Close()
 	}
+	own.Close()
 }
 
 func closeWrite(c net.Conn) error {

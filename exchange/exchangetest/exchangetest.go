@@ -4,6 +4,7 @@
 package exchangetest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -11,6 +12,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log"
 	"log/slog"
 	"math/big"
@@ -45,6 +47,19 @@ func Run(t *testing.T, test func(t *testing.T, start func(exchange.Handler) *Ser
 	t.Run("h1", func(t *testing.T) {
 		test(t, func(h exchange.Handler) *Server { return Start(t, &Site{Handler: h}, false) })
 	})
+	t.Run("h1-held", func(t *testing.T) {
+		test(t, func(h exchange.Handler) *Server {
+			s := Start(t, &Site{Handler: h}, false)
+			s.Client.Transport.(*http.Transport).DialContext = func(_ context.Context, network, address string) (net.Conn, error) {
+				c, err := net.Dial(network, address)
+				if err == nil {
+					Hold(t, c)
+				}
+				return c, err
+			}
+			return s
+		})
+	})
 	t.Run("bridge", func(t *testing.T) {
 		test(t, func(h exchange.Handler) *Server { return startBridge(t, &Site{Handler: h}, false) })
 	})
@@ -75,11 +90,17 @@ type Site struct {
 // Serve sets the path as a table would and calls the handler.
 func (s *Site) Serve(x *exchange.Exchange) error {
 	x.Req.Path, x.Req.Query, _ = strings.Cut(x.Req.Target, "?")
+	if x.Req.Path == asked {
+		return nil
+	}
 	return s.Handler.Serve(x)
 }
 
 // Finished keeps the error of the exchange.
-func (s *Site) Finished(_ *exchange.Exchange, err error) {
+func (s *Site) Finished(x *exchange.Exchange, err error) {
+	if x.Req.Target == asked {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs = append(s.errs, err)
@@ -90,6 +111,26 @@ func (s *Site) Errs() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]error(nil), s.errs...)
+}
+
+// asked is the path of the requests that Hold makes, of which no handler hears.
+const asked = "/.asked"
+
+// Hold makes as many requests over a plain connection to a Site that what follows on it
+// is served where the connection waits (rawio.Socket.Hold).
+func Hold(t testing.TB, c net.Conn) {
+	r := bufio.NewReader(c)
+	for range 3 {
+		if _, err := io.WriteString(c, "GET "+asked+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Error(err)
+			return
+		}
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Error("while a connection was made ready:", resp, err)
+			return
+		}
+	}
 }
 
 // Limits returns Lim.
