@@ -195,7 +195,7 @@ func (b *bench) start(ctx context.Context, s server, c cores) (*running, error) 
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := r.ready(ctx); err != nil {
+	if err := r.ready(ctx, "/app/1k"); err != nil {
 		r.stop()
 		return nil, fmt.Errorf("%s: %v\n%s", s.name, err, r.out)
 	}
@@ -324,18 +324,18 @@ func group(app string) []string {
 	return all
 }
 
-// ready waits until the server answers through its proxy at both addresses.
-func (r *running) ready(ctx context.Context) error {
+// ready waits until the server answers with path, through its proxy, at both addresses.
+func (r *running) ready(ctx context.Context, path string) error {
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: host}, ForceAttemptHTTP2: true, DisableCompression: true}
 	defer t.CloseIdleConnections()
 	client := &http.Client{Transport: t, Timeout: 5 * time.Second}
 	var err error
 	for range 200 {
-		if err = answers(client, "http://"+r.http+"/app/1k", 1); err == nil {
+		if err = answers(client, "http://"+r.http+path, 1); err == nil {
 			if r.https == "" {
 				return nil
 			}
-			if err = answers(client, "https://"+r.https+"/app/1k", 2); err == nil {
+			if err = answers(client, "https://"+r.https+path, 2); err == nil {
 				return nil
 			}
 		}
