@@ -219,17 +219,13 @@ func (c *conn) cut() {
 		return
 	}
 	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
-	h := c.tunnel.Load()
-	if h != nil {
-		h.tun.Close() // it may hold the socket
+	if h := c.tunnel.Load(); h != nil { // else become sees the state
+		h.tun.Close() // first: it may hold the socket
 	}
 	c.sock.cut()
 	c.cancel() // then, so that nobody answers because of it
 	if x := c.client.Load(); x != nil {
 		x.cancel()
-	}
-	if t := c.tunnel.Load(); t != nil && t != h {
-		t.tun.Close() // it has become one meanwhile
 	}
 	c.awake()
 }

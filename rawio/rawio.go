@@ -165,35 +165,14 @@ func (s *Socket) letGo() { s.held = 0 }
 // finds it, as Nothing would be.
 func (s *Socket) Emptied() bool { return s.all }
 
-// try is a read within a turn.
-func (s *Socket) try() (int, error) {
-	p := s.p
-	if s.mem.Take != nil {
-		p = s.mem.Take()
-	}
-	n, errno := receive(s.held-1, p, 0)
-	s.all = n < len(p)
-	if errno == syscall.EAGAIN && s.mem.Give != nil {
-		s.mem.Give()
-	}
-	s.p, s.mem = nil, Memory{}
-	switch {
-	case errno == syscall.EAGAIN:
-		return 0, Nothing
-	case errno != 0:
-		return 0, os.NewSyscallError("read", errno)
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
 func (s *Socket) read() (int, error) {
-	if s.held != 0 {
-		return s.try()
-	}
 	s.rn, s.rerr = 0, 0
-	err := s.rc.Read(s.onRead)
+	var err error
+	if s.held == 0 {
+		err = s.rc.Read(s.onRead)
+	} else if !s.tryRead(s.held - 1) {
+		err = Nothing
+	}
 	s.p, s.mem = nil, Memory{}
 	switch {
 	case err != nil:
@@ -222,6 +201,7 @@ func (s *Socket) tryRead(fd uintptr) bool {
 		p = s.mem.Take()
 	}
 	n, errno := receive(fd, p, 0)
+	s.all = n < len(p)
 	if errno == syscall.EAGAIN {
 		if s.mem.Give != nil {
 			s.mem.Give()
