@@ -61,8 +61,11 @@ func (s *storm) run(workers int) (string, error) {
 		return "", fmt.Errorf("%d kills, %d whole answers", kills, s.fine.Load())
 	}
 	after, err := s.j.sockets()
-	if err == nil && after > before+2*workers {
-		err = fmt.Errorf("%d sockets before, %d after", before, after)
+	for over := time.Now(); after > before+2*workers; after, err = s.j.sockets() {
+		if err != nil || time.Since(over) > time.Second { // the clients have only just closed theirs
+			return "", errors.Join(err, fmt.Errorf("%d sockets before, %d after", before, after))
+		}
+		time.Sleep(time.Millisecond)
 	}
 	return fmt.Sprintf("%d requests in %.0f s, %d kills: %d whole, %d told as failures, %d cut; %d sockets before, %d after",
 		total, time.Since(began).Seconds(), kills, s.fine.Load(), s.failed.Load(), s.cut.Load(), before, after), err
