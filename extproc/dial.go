@@ -63,13 +63,11 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return race(ctx, addrs, uint16(port), dialTCP)
 }
 
-// dialTCP opens one connection.
+// dialTCP opens one connection. DialTCP of net.Dialer would take a port of our own
+// first, though told none: one that no other connection can have, whatever its peer.
 func dialTCP(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
-	nc, err := sockets.DialTCP(ctx, "tcp", netip.AddrPort{}, at)
-	if err != nil {
-		return nil, bare(err)
-	}
-	return nc, nil
+	nc, err := sockets.DialContext(ctx, "tcp", at.String())
+	return nc, bare(err)
 }
 
 // dialUnix opens a connection to the socket at path. Linux does not wait for room

@@ -1,7 +1,5 @@
 package metrics
 
-import "strconv"
-
 // Probed is what was counted of one peer that has a health check.
 type Probed struct {
 	Scope, Group string // of the processor
@@ -19,22 +17,22 @@ func (m *Metrics) writeProbed(t *text) {
 		return
 	}
 	probed := read()
-	labels := make([][3]string, len(probed))
+	labels := make([]peerLabels, len(probed))
 	for i := range probed {
 		p := &probed[i]
-		labels[i] = [3]string{label("group", p.Group), label("peer", strconv.Itoa(p.Peer)), label("scope", p.Scope)}
+		labels[i] = labelPeer(label("group", p.Group), label("scope", p.Scope), p.Peer)
 	}
 	t.family("httpjet_proxy_peer_probes_total", "counter", "Health checks of a peer; skipped ones were due and not made.")
 	for i := range probed {
 		p, l := &probed[i], &labels[i]
-		t.count(p.Succeeded, l[0], l[1], `result="success"`, l[2])
-		t.count(p.Failed, l[0], l[1], `result="failure"`, l[2])
-		t.count(p.Skipped, l[0], l[1], `result="skipped"`, l[2])
+		t.count(p.Succeeded, l.groupPeer, `result="success"`, l.scope)
+		t.count(p.Failed, l.groupPeer, `result="failure"`, l.scope)
+		t.count(p.Skipped, l.groupPeer, `result="skipped"`, l.scope)
 	}
 	t.family("httpjet_proxy_peer_health_transitions_total", "counter", "Times a peer became up or down by its health checks.")
 	for i := range probed {
 		p, l := &probed[i], &labels[i]
-		t.count(p.Up, l[0], l[1], l[2], `to="up"`)
-		t.count(p.Down, l[0], l[1], l[2], `to="down"`)
+		t.count(p.Up, l.all, `to="up"`)
+		t.count(p.Down, l.all, `to="down"`)
 	}
 }

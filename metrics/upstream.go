@@ -35,8 +35,17 @@ type Peer struct {
 // WatchGroups sets where the groups are read from, at every scrape.
 func (m *Metrics) WatchGroups(read func() []Group) { m.groups.Store(&read) }
 
-// groupLabels are the labels of a group, and of peers by ordinal.
-type groupLabels struct{ group, scope string }
+// peerLabels are the labels of a peer, whole and in part, as the series have them that
+// have others between: few and long pieces, because there may be 100,000 series.
+type peerLabels struct{ all, group, groupPeer, peerScope, scope string }
+
+// labelPeer returns the labels of a peer of a group, whose own labels are given.
+func labelPeer(group, scope string, ordinal int) peerLabels {
+	peer := label("peer", strconv.Itoa(ordinal))
+	all := group + "," + peer + "," + scope
+	at := len(group) + 1
+	return peerLabels{all, group, all[:at+len(peer)], all[at:], scope}
+}
 
 // words are all keys of maps of peers, in order, as labels.
 func words(groups []Group, name string, of func(*Peer) map[string]uint64) (keys, labels []string) {
@@ -44,7 +53,9 @@ func words(groups []Group, name string, of func(*Peer) map[string]uint64) (keys,
 	for i := range groups {
 		for n := range groups[i].Peers {
 			for k := range of(&groups[i].Peers[n]) {
-				seen[k] = true
+				if !seen[k] {
+					seen[k] = true
+				}
 			}
 		}
 	}
@@ -63,25 +74,28 @@ func (m *Metrics) writeGroups(t *text) {
 		return
 	}
 	groups := (*read)()
-	labels, most := make([]groupLabels, len(groups)), 0
+	type groupLabels struct {
+		group, scope string
+		peers        []peerLabels
+	}
+	labels := make([]groupLabels, len(groups))
 	for i := range groups {
-		labels[i] = groupLabels{label("group", groups[i].Name), label("scope", groups[i].Scope)}
-		most = max(most, len(groups[i].Peers))
+		l := groupLabels{label("group", groups[i].Name), label("scope", groups[i].Scope), make([]peerLabels, len(groups[i].Peers))}
+		for n := range l.peers {
+			l.peers[n] = labelPeer(l.group, l.scope, n)
+		}
+		labels[i] = l
 	}
-	ordinals := make([]string, most)
-	for n := range ordinals {
-		ordinals[n] = label("peer", strconv.Itoa(n))
-	}
-	each := func(name, kind, help string, write func(p *Peer, group, peer, scope string)) {
+	each := func(name, kind, help string, write func(p *Peer, l *peerLabels)) {
 		t.family("httpjet_proxy_"+name, kind, help)
 		for i := range groups {
 			for n := range groups[i].Peers {
-				write(&groups[i].Peers[n], labels[i].group, ordinals[n], labels[i].scope)
+				write(&groups[i].Peers[n], &labels[i].peers[n])
 			}
 		}
 	}
 	one := func(name, kind, help string, value func(p *Peer) uint64) {
-		each(name, kind, help, func(p *Peer, group, peer, scope string) { t.count(value(p), group, peer, scope) })
+		each(name, kind, help, func(p *Peer, l *peerLabels) { t.count(value(p), l.all) })
 	}
 	t.family("httpjet_proxy_failover_total", "counter", "Moves to another peer of the group, because a dial failed; retries are not among them.")
 	for i := range groups {
@@ -97,43 +111,43 @@ func (m *Metrics) writeGroups(t *text) {
 	one("peer_selections_total", "counter", "Attempts for which the peer was chosen.", func(p *Peer) uint64 { return p.Selections })
 	one("peer_retries_total", "counter", "Attempts at the peer that repeat one that had been sent before.", func(p *Peer) uint64 { return p.Retries })
 	one("peer_rate_limited_total", "counter", "Choices that passed the peer over because its rate limit was reached.", func(p *Peer) uint64 { return p.RateLimited })
-	each("peer_responses_total", "counter", "Reply heads of the peer, by class of status.", func(p *Peer, group, peer, scope string) {
+	each("peer_responses_total", "counter", "Reply heads of the peer, by class of status.", func(p *Peer, l *peerLabels) {
 		for class := 2; class < len(p.Replies); class++ {
-			t.count(p.Replies[class], classLabels[class], group, peer, scope)
+			t.count(p.Replies[class], classLabels[class], l.all)
 		}
 	})
 	reasons, reasonLabels := words(groups, "reason", func(p *Peer) map[string]uint64 { return p.Failures })
-	each("peer_prehead_failures_total", "counter", "Attempts that ended without a reply head, by reason.", func(p *Peer, group, peer, scope string) {
+	each("peer_prehead_failures_total", "counter", "Attempts that ended without a reply head, by reason.", func(p *Peer, l *peerLabels) {
 		for i, reason := range reasons {
 			if n, told := p.Failures[reason]; told {
-				t.count(n, group, peer, reasonLabels[i], scope)
+				t.count(n, l.groupPeer, reasonLabels[i], l.scope)
 			}
 		}
 	})
 	outcomes, outcomeLabels := words(groups, "outcome", func(p *Peer) map[string]uint64 { return p.Attempts })
-	each("peer_attempts_total", "counter", "Attempts that have ended, by outcome; a request may need several.", func(p *Peer, group, peer, scope string) {
+	each("peer_attempts_total", "counter", "Attempts that have ended, by outcome; a request may need several.", func(p *Peer, l *peerLabels) {
 		for i, outcome := range outcomes {
 			if n, told := p.Attempts[outcome]; told {
-				t.count(n, group, outcomeLabels[i], peer, scope)
+				t.count(n, l.group, outcomeLabels[i], l.peerScope)
 			}
 		}
 	})
-	each("peer_attempt_duration_seconds", "summary", "Time of the attempts that have ended, from the choice of the peer to the last byte of the answer.", func(p *Peer, group, peer, scope string) {
-		t.sum(p.Took.Seconds(), group, peer, scope)
-		t.part("_count", p.Timed, group, peer, scope)
+	each("peer_attempt_duration_seconds", "summary", "Time of the attempts that have ended, from the choice of the peer to the last byte of the answer.", func(p *Peer, l *peerLabels) {
+		t.sum(p.Took.Seconds(), l.all)
+		t.part("_count", p.Timed, l.all)
 	})
-	each("pool_connections", "gauge", "Connections to the peer; a tunnel is a busy one. Over HTTP/2 busy is requests.", func(p *Peer, group, peer, scope string) {
-		t.count(uint64(max(0, p.Idle)), group, peer, scope, `state="idle"`)
-		t.count(uint64(max(0, p.Busy)), group, peer, scope, `state="busy"`)
-		t.count(uint64(max(0, p.Dialing)), group, peer, scope, `state="dialing"`)
+	each("pool_connections", "gauge", "Connections to the peer; a tunnel is a busy one. Over HTTP/2 busy is requests.", func(p *Peer, l *peerLabels) {
+		t.count(uint64(max(0, p.Idle)), l.all, `state="idle"`)
+		t.count(uint64(max(0, p.Busy)), l.all, `state="busy"`)
+		t.count(uint64(max(0, p.Dialing)), l.all, `state="dialing"`)
 	})
-	each("peer_breaker_state", "gauge", "0 closed, 1 open, 2 half-open.", func(p *Peer, group, peer, scope string) {
-		t.count(uint64(p.Dial), `breaker="dial"`, group, peer, scope)
-		t.count(uint64(p.Response), `breaker="response"`, group, peer, scope)
+	each("peer_breaker_state", "gauge", "0 closed, 1 open, 2 half-open.", func(p *Peer, l *peerLabels) {
+		t.count(uint64(p.Dial), `breaker="dial"`, l.all)
+		t.count(uint64(p.Response), `breaker="response"`, l.all)
 	})
-	each("peer_breaker_trips_total", "counter", "How often the breaker opened.", func(p *Peer, group, peer, scope string) {
-		t.count(p.DialTrips, `breaker="dial"`, group, peer, scope)
-		t.count(p.ResponseTrips, `breaker="response"`, group, peer, scope)
+	each("peer_breaker_trips_total", "counter", "How often the breaker opened.", func(p *Peer, l *peerLabels) {
+		t.count(p.DialTrips, `breaker="dial"`, l.all)
+		t.count(p.ResponseTrips, `breaker="response"`, l.all)
 	})
 }
 
