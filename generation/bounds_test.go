@@ -47,7 +47,7 @@ func TestManyGroups(t *testing.T) {
 		t.Fatal(fs.All())
 	}
 	const peers = 2*manyGroups + manyPeers
-	if n, p := len(g.Groups()), len(g.Probed()); n != manyGroups+1 || p != peers {
+	if n, p := len(g.Groups().All), len(g.Probed()); n != manyGroups+1 || p != peers {
 		t.Errorf("%d groups, %d probed peers", n, p)
 	}
 	r.holds("after the build", peers, 0, r.kept.Sinks.Len())

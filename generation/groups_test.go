@@ -182,7 +182,7 @@ func TestPeerRateLimit(t *testing.T) {
 	g1 := limited("<reqPerSec>1</reqPerSec><burst>3</burst>")
 	defer g1.Retire()
 	reserve(g1, 6) // of two peers
-	for _, m := range g1.Groups() {
+	for _, m := range g1.Groups().All {
 		if m.Name == "app" && m.Peers[0].RateLimited == 0 {
 			t.Errorf("%+v", m)
 		}
@@ -242,7 +242,7 @@ func TestLabelsOfGroups(t *testing.T) {
 	g, _ := r.build()
 	defer g.Retire()
 	seen := map[string]int{}
-	for _, m := range g.Groups() {
+	for _, m := range g.Groups().All {
 		seen[m.Scope+" "+m.Name] += len(m.Peers)
 	}
 	if len(seen) != 3 || seen["vhost:one app"]+seen["vhost:one fcgi::app"]+seen["vhost:one proxy::app"] != 3 || seen["vhost:one sibling"] != 1 {
@@ -256,7 +256,7 @@ func TestScriptHandlerOfAProxy(t *testing.T) {
 	r.write("conf/one.xml", strings.Replace(groupOne, "<context>", "<scriptHandler><suffix>app</suffix><type>proxy</type><handler>app</handler></scriptHandler><context>", 1))
 	g, fs := r.build()
 	defer g.Retire()
-	if fs.Failed() || len(g.Groups()) != 2 {
-		t.Errorf("%d groups: %v", len(g.Groups()), fs.All())
+	if fs.Failed() || len(g.Groups().All) != 2 {
+		t.Errorf("%d groups: %v", len(g.Groups().All), fs.All())
 	}
 }

@@ -128,17 +128,24 @@ func (u *upstream) view() Upstream {
 		v.Routes = append(v.Routes, route)
 	}
 	v.Failovers, v.NoUpstream = u.group.Totals()
-	for i, s := range u.group.Snapshot() {
-		p := Peer{PeerState: s}
-		if c, ok := u.peers[i].client.(interface{ Stats() extproc.PoolStats }); ok {
-			p.Pool = c.Stats()
-		}
+	states := u.group.Snapshot()
+	v.Peers = make([]Peer, len(states))
+	for i, s := range states {
+		p := Peer{PeerState: s, Pool: u.pool(i)}
 		if c := u.peers[i].clock; c != nil {
 			p.Probe = c.Last()
 		}
-		v.Peers = append(v.Peers, p)
+		v.Peers[i] = p
 	}
 	return v
+}
+
+// pool returns the state of the connections to the peer i.
+func (u *upstream) pool(i int) extproc.PoolStats {
+	if c, ok := u.peers[i].client.(interface{ Stats() extproc.PoolStats }); ok {
+		return c.Stats()
+	}
+	return extproc.PoolStats{}
 }
 
 // Unready says why an upstream keeps the server from being ready.
@@ -162,27 +169,39 @@ func (g *Generation) Unready() (out []Unready) {
 }
 
 // Groups returns what metrics tell of the groups.
-func (g *Generation) Groups() []metrics.Group {
-	out := make([]metrics.Group, 0, len(g.upstreams))
+func (g *Generation) Groups() metrics.Groups {
+	out := metrics.Groups{Reasons: causes, Outcomes: results, All: make([]metrics.Group, 0, len(g.upstreams))}
 	for _, u := range g.upstreams {
-		v := u.view()
-		m := metrics.Group{Scope: v.Scope, Name: v.Name, Failovers: v.Failovers, NoUpstream: v.NoUpstream}
-		for _, p := range v.Peers {
-			failures, results := map[string]uint64{}, map[string]uint64{}
-			for c, n := range p.Failures {
-				failures[groups.Cause(c).String()] = n
-			}
-			for r, n := range p.Results {
-				results[groups.Result(r).String()] = n
-			}
-			m.Peers = append(m.Peers, metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
-				Replies: p.Replies, Failures: failures, Attempts: results, Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
+		states := u.group.Snapshot()
+		m := metrics.Group{Scope: u.scope, Name: u.name, Peers: make([]metrics.Peer, len(states))}
+		m.Failovers, m.NoUpstream = u.group.Totals()
+		for i := range states {
+			p, pool := &states[i], u.pool(i)
+			m.Peers[i] = metrics.Peer{Healthy: p.Healthy, Draining: p.Draining, Active: p.Active, Selections: p.Picks,
+				Replies: p.Replies, Failures: p.Failures[:], Attempts: p.Results[:], Dial: breakerStates[p.Dial], Response: breakerStates[p.Response],
 				DialTrips: p.DialTrips, ResponseTrips: p.ResponseTrips, Retries: p.Repeats, RateLimited: p.RateLimited, Timed: p.Timed, Took: p.Took,
-				Idle: p.Pool.Idle, Busy: p.Pool.Busy, Dialing: p.Pool.Dialing})
+				Idle: pool.Idle, Busy: pool.Busy, Dialing: pool.Dialing}
 		}
-		out = append(out, m)
+		out.All = append(out.All, m)
 	}
 	return out
+}
+
+// The words of metrics for causes and results.
+var (
+	causes  = words(groups.Cause(groups.Causes))
+	results = words(groups.Result(groups.Results))
+)
+
+// words are the names of all values below n.
+func words[T interface {
+	~uint8
+	String() string
+}](n T) (all []string) {
+	for i := range n {
+		all = append(all, i.String())
+	}
+	return all
 }
 
 // LiteSpeedApps returns the groups as the names of LiteSpeed's exporter tell of them.

@@ -57,8 +57,8 @@ func full() *Metrics {
 	m.Watch(Gauges{LiteSpeed: func() LiteSpeed { return LiteSpeed{Apps: []LiteSpeedApp{{Type: "LSAPI", Name: "php"}}} }, FastCGI: calls, LSAPI: calls, Started: func() Started { return Started{States: map[string]int{"ready": 1}} }, HTTP2: func() HTTP2 { return HTTP2{Ended: map[string]uint64{"protocol_error": 1}} },
 		TLS:   func() TLS { return TLS{Certificates: []Certificate{{Name: "a.test", Source: "file"}}} },
 		Rates: func() []Rate { return []Rate{{Scope: "global"}} }, Probed: func() []Probed { return []Probed{{Scope: "server", Group: "app"}} }})
-	m.WatchGroups(func() []Group {
-		return []Group{{Scope: "server", Name: "app", Peers: []Peer{{Failures: map[string]uint64{"dial": 1}, Attempts: map[string]uint64{"success": 1}}}}}
+	m.WatchGroups(func() Groups {
+		return Groups{[]string{"dial"}, []string{"success"}, []Group{{Scope: "server", Name: "app", Peers: []Peer{{Failures: []uint64{1}, Attempts: []uint64{1}}}}}}
 	})
 	r := &Route{}
 	r.Finished(200, 0)

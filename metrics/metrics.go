@@ -67,7 +67,7 @@ type Metrics struct {
 	generation prometheus.Gauge
 	loaded     prometheus.Gauge
 	gauges     atomic.Pointer[Gauges]
-	groups     atomic.Pointer[func() []Group]
+	groups     atomic.Pointer[func() Groups]
 	routes     atomic.Pointer[func() []Routed]
 }
 

@@ -19,15 +19,17 @@ func many(n int) *Metrics {
 	for i := range n {
 		g := Group{Scope: "vhost:site", Name: fmt.Sprintf("group%d", i)}
 		for peer := range 4 {
-			g.Peers = append(g.Peers, Peer{Failures: map[string]uint64{"dial": 1, "tls": 0, "dns": 0, "timeout": 2, "reset": 0, "protocol": 0},
-				Attempts: map[string]uint64{"success": 1, "upstream_error": 0, "transport_error": 0, "timeout": 0, "canceled": 0, "response_error": 0}, Took: time.Second, Timed: 3})
+			g.Peers = append(g.Peers, Peer{Failures: []uint64{1, 0, 0, 2, 0, 0},
+				Attempts: []uint64{1, 0, 0, 0, 0, 0}, Took: time.Second, Timed: 3})
 			probed = append(probed, Probed{Scope: g.Scope, Group: g.Name, Peer: peer})
 		}
 		r := &Route{}
 		r.Finished(200, 0)
 		groups, routes = append(groups, g), append(routes, Routed{"site", fmt.Sprintf("/many/%d/", i), r})
 	}
-	m.WatchGroups(func() []Group { return groups })
+	reasons := []string{"dial", "tls", "dns", "timeout", "reset", "protocol"}
+	outcomes := []string{"success", "upstream_error", "transport_error", "timeout", "canceled", "response_error"}
+	m.WatchGroups(func() Groups { return Groups{reasons, outcomes, groups} })
 	m.WatchRoutes(func() []Routed { return routes })
 	m.Watch(Gauges{Probed: func() []Probed { return probed }})
 	return m
@@ -39,7 +41,11 @@ func TestManySeries(t *testing.T) {
 	m := many(300)
 	const odd = "a\"b\\c\nd\xff"
 	was := *m.groups.Load()
-	m.WatchGroups(func() []Group { return append(was(), Group{Scope: "server", Name: odd, Failovers: 9}) })
+	m.WatchGroups(func() Groups {
+		all := was()
+		all.All = append(all.All, Group{Scope: "server", Name: odd, Failovers: 9})
+		return all
+	})
 	found := map[string]int{}
 	for _, f := range families(t, m) {
 		series := map[string]bool{}

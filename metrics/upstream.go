@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -20,10 +18,10 @@ type Peer struct {
 	Healthy, Draining        bool
 	Active                   int
 	Selections               uint64
-	Replies                  [6]uint64         // by class of status; 0 and 1 are not told
-	Failures                 map[string]uint64 // attempts without a head, by cause
-	Attempts                 map[string]uint64 // that ended, by outcome
-	Dial, Response           int               // breakers: 0 closed, 1 open, 2 half-open (R-BRK-10)
+	Replies                  [6]uint64 // by class of status; 0 and 1 are not told
+	Failures                 []uint64  // attempts without a head, by Groups.Reasons
+	Attempts                 []uint64  // that ended, by Groups.Outcomes
+	Dial, Response           int       // breakers: 0 closed, 1 open, 2 half-open (R-BRK-10)
 	DialTrips, ResponseTrips uint64
 	Idle, Busy, Dialing      int    // connections of its pool
 	Retries                  uint64 // attempts that repeat one before (R-MET-5)
@@ -32,8 +30,14 @@ type Peer struct {
 	Took                     time.Duration
 }
 
+// Groups are all groups, and the words of what is counted of their peers.
+type Groups struct {
+	Reasons, Outcomes []string
+	All               []Group
+}
+
 // WatchGroups sets where the groups are read from, at every scrape.
-func (m *Metrics) WatchGroups(read func() []Group) { m.groups.Store(&read) }
+func (m *Metrics) WatchGroups(read func() Groups) { m.groups.Store(&read) }
 
 // peerLabels are the labels of a peer, whole and in part, as the series have them that
 // have others between: few and long pieces, because there may be 100,000 series.
@@ -47,23 +51,12 @@ func labelPeer(group, scope string, ordinal int) peerLabels {
 	return peerLabels{all, group, all[:at+len(peer)], all[at:], scope}
 }
 
-// words are all keys of maps of peers, in order, as labels.
-func words(groups []Group, name string, of func(*Peer) map[string]uint64) (keys, labels []string) {
-	seen := map[string]bool{}
-	for i := range groups {
-		for n := range groups[i].Peers {
-			for k := range of(&groups[i].Peers[n]) {
-				if !seen[k] {
-					seen[k] = true
-				}
-			}
-		}
+func labelAll(name string, values []string) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = label(name, v)
 	}
-	keys = slices.Sorted(maps.Keys(seen))
-	for _, k := range keys {
-		labels = append(labels, label(name, k))
-	}
-	return keys, labels
+	return out
 }
 
 // writeGroups tells the groups of the generation in force. Nothing is registered
@@ -73,7 +66,8 @@ func (m *Metrics) writeGroups(t *text) {
 	if read == nil {
 		return
 	}
-	groups := (*read)()
+	all := (*read)()
+	groups := all.All
 	type groupLabels struct {
 		group, scope string
 		peers        []peerLabels
@@ -116,20 +110,16 @@ func (m *Metrics) writeGroups(t *text) {
 			t.count(p.Replies[class], classLabels[class], l.all)
 		}
 	})
-	reasons, reasonLabels := words(groups, "reason", func(p *Peer) map[string]uint64 { return p.Failures })
+	reasons := labelAll("reason", all.Reasons)
 	each("peer_prehead_failures_total", "counter", "Attempts that ended without a reply head, by reason.", func(p *Peer, l *peerLabels) {
-		for i, reason := range reasons {
-			if n, told := p.Failures[reason]; told {
-				t.count(n, l.groupPeer, reasonLabels[i], l.scope)
-			}
+		for i, n := range p.Failures {
+			t.count(n, l.groupPeer, reasons[i], l.scope)
 		}
 	})
-	outcomes, outcomeLabels := words(groups, "outcome", func(p *Peer) map[string]uint64 { return p.Attempts })
+	outcomes := labelAll("outcome", all.Outcomes)
 	each("peer_attempts_total", "counter", "Attempts that have ended, by outcome; a request may need several.", func(p *Peer, l *peerLabels) {
-		for i, outcome := range outcomes {
-			if n, told := p.Attempts[outcome]; told {
-				t.count(n, l.group, outcomeLabels[i], l.peerScope)
-			}
+		for i, n := range p.Attempts {
+			t.count(n, l.group, outcomes[i], l.peerScope)
 		}
 	})
 	each("peer_attempt_duration_seconds", "summary", "Time of the attempts that have ended, from the choice of the peer to the last byte of the answer.", func(p *Peer, l *peerLabels) {

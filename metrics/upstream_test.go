@@ -13,11 +13,11 @@ func TestGroups(t *testing.T) {
 	if s := scrape(t, m); strings.Contains(s, "httpjet_proxy_peer") {
 		t.Error("peers without groups")
 	}
-	list := []Group{{Scope: "vhost:a", Name: "app", Failovers: 3, NoUpstream: 1, Peers: []Peer{
-		{Healthy: true, Active: 2, Selections: 7, Replies: [6]uint64{2: 5, 5: 1}, Failures: map[string]uint64{"dial": 4}, Dial: 1, DialTrips: 1,
-			Attempts: map[string]uint64{"success": 5, "timeout": 0}, Retries: 8, RateLimited: 9, Timed: 4, Took: 1500 * time.Millisecond},
-		{Draining: true, Response: 2, ResponseTrips: 6}}}}
-	m.WatchGroups(func() []Group { return list })
+	list := Groups{[]string{"tls", "dial"}, []string{"success", "timeout"}, []Group{{Scope: "vhost:a", Name: "app", Failovers: 3, NoUpstream: 1, Peers: []Peer{
+		{Healthy: true, Active: 2, Selections: 7, Replies: [6]uint64{2: 5, 5: 1}, Failures: []uint64{0, 4}, Dial: 1, DialTrips: 1,
+			Attempts: []uint64{5, 0}, Retries: 8, RateLimited: 9, Timed: 4, Took: 1500 * time.Millisecond},
+		{Draining: true, Response: 2, ResponseTrips: 6}}}}}
+	m.WatchGroups(func() Groups { return list })
 	got := scrape(t, m)
 	for _, want := range []string{
 		`failover_total{group="app",scope="vhost:a"} 3`,
@@ -45,7 +45,7 @@ func TestGroups(t *testing.T) {
 			t.Errorf("missing %s", want)
 		}
 	}
-	list = nil
+	list = Groups{}
 	if s := scrape(t, m); strings.Contains(s, "httpjet_proxy_peer") {
 		t.Error("peers of a group that is gone")
 	}

@@ -76,11 +76,11 @@ func (s *Server) observe() {
 			return nil
 		},
 	})
-	s.kept.Metrics.WatchGroups(func() []metrics.Group {
+	s.kept.Metrics.WatchGroups(func() metrics.Groups {
 		if current := s.current.Load(); current != nil {
 			return current.Groups()
 		}
-		return nil
+		return metrics.Groups{}
 	})
 	s.kept.Metrics.WatchRoutes(func() []metrics.Routed {
 		if current := s.current.Load(); current != nil {
