@@ -218,7 +218,8 @@ func (c *conn) cut() {
 		c.cancel()
 		return
 	}
-	c.sock.SetDeadline(time.Unix(1, 0)) // a TLS close must not wait for a stuck write
+	c.sock.SetDeadline(time.Unix(1, 0)) // a stuck write must not be waited for
+	c.mute.Store(true)                  // nor a farewell
 	if h := c.tunnel.Load(); h != nil { // else become sees the state
 		h.tun.Close() // first: it may hold the socket
 	}

@@ -22,7 +22,7 @@ const sureAfter = 2
 // serves that and what follows where it waits, see takeTurn, and returns only with what
 // has no place there: left tells.
 func (c *h1conn) waitHere() error {
-	if c.tls != nil || c.sock.raw == nil || len(c.sock.ahead) > 0 || c.n < sureAfter {
+	if c.tls != nil || c.restPeriod() == 0 || c.n < sureAfter {
 		return c.r.Wait()
 	}
 	if c.onTurn == nil {

@@ -161,8 +161,9 @@ func (s *Socket) takeTurn(fd uintptr) bool {
 func (s *Socket) letGo() { s.held = 0 }
 
 // Emptied reports, within a turn, whether the last read took all that there was. An
-// end of the stream behind it may have come too and is reported as late as a read
-// finds it, as Nothing would be.
+// end of the stream behind it may have come too, or bytes behind urgent ones, which end a
+// read: they are found by the next read, whenever that is. So a deadline is to bound the
+// wait.
 func (s *Socket) Emptied() bool { return s.all }
 
 func (s *Socket) read() (int, error) {

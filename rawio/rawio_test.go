@@ -250,3 +250,47 @@ func TestBroken(t *testing.T) {
 	f("a reset behind an end", func(a, b *net.TCPConn) { b.CloseWrite(); reset(b) }, true)
 	f("our own close", func(a, b *net.TCPConn) { a.Close() }, true)
 }
+
+// A hold ends with the deadline for reads, with a panic, which lets others read, and with
+// the close of the connection. Its turn is called at once, but not beyond a deadline.
+func TestHold(t *testing.T) {
+	c, peer := pair(t)
+	s, turns := New(c), 0
+	read := func() bool {
+		turns++
+		if _, err := s.Read(make([]byte, 4)); err != Nothing {
+			t.Error(err)
+		}
+		return false
+	}
+	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	for range 2 {
+		if err := s.Hold(read); !errors.Is(err, os.ErrDeadlineExceeded) || turns != 1 {
+			t.Errorf("%v after %d turns", err, turns)
+		}
+	}
+	c.SetReadDeadline(time.Time{})
+	func() {
+		defer func() { recover() }()
+		s.Hold(func() bool { panic("in a turn") })
+	}()
+	io.WriteString(peer, "on")
+	if n, err := s.Read(make([]byte, 4)); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+	held, ended := make(chan bool, 1), make(chan error)
+	go func() {
+		ended <- s.Hold(func() bool {
+			select {
+			case held <- true:
+			default:
+			}
+			return read()
+		})
+	}()
+	<-held
+	c.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}

@@ -76,9 +76,8 @@ func TestG37UpstreamEndsFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			heard := make(chan string, 1)
 			h, _ := handler(tcp(t, func(p *peer) {
-				_, sent, _ := strings.Cut(p.head(), "Sec-WebSocket-Key: ")
-				sent, _, _ = strings.Cut(sent, "\r\n")
-				io.WriteString(p, strings.Replace(switching, accept, acceptKey(sent), 1)+"bye")
+				p.greet()
+				io.WriteString(p, "bye")
 				p.closeWrite()
 				all, _ := io.ReadAll(p)
 				heard <- string(all)

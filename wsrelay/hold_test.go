@@ -3,11 +3,18 @@ package wsrelay
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"httpjet/exchange/exchangetest"
+	"httpjet/front"
 )
 
 func TestCloses(t *testing.T) {
@@ -133,4 +140,89 @@ func TestEndBehindOtherBytes(t *testing.T) {
 	if b, _ := io.ReadAll(p); string(b) != "hi" {
 		t.Errorf("%q", b)
 	}
+}
+
+// greet answers the handshake of a client that has come over HTTP/2 or HTTP/3, whose key
+// is the relay's.
+func (p *peer) greet() {
+	_, sent, _ := strings.Cut(p.head(), "Sec-WebSocket-Key: ")
+	sent, _, _ = strings.Cut(sent, "\r\n")
+	io.WriteString(p, strings.Replace(switching, accept, acceptKey(sent), 1))
+}
+
+// TestEndBehindBytesWithoutRest: relays that never rest, as those of multiplexed
+// clients, pass an end on at once, whatever came with it.
+func TestEndBehindBytesWithoutRest(t *testing.T) {
+	h, _ := handler(tcp(t, func(p *peer) {
+		p.greet()
+		io.CopyN(p, p, 4*2*sureAfter)
+		p.next(t, 4)
+		io.WriteString(p, "hi")
+		p.Close()
+	}))
+	ends := func(up io.Writer, down io.Reader) {
+		t.Helper()
+		for range 2 * sureAfter {
+			io.WriteString(up, "ping")
+			io.ReadFull(down, make([]byte, 4))
+		}
+		io.WriteString(up, "last")
+		if b, _ := io.ReadAll(down); string(b) != "hi" {
+			t.Errorf("%q", b)
+		}
+	}
+	_, up, down := overHTTP2(t)(exchangetest.Start(t, &exchangetest.Site{Handler: h}, true))
+	ends(up, down)
+	up.Close()
+	_, up, down = overHTTP3(t)(exchangetest.StartH3(t, &exchangetest.Site{Handler: h}))
+	ends(up, down)
+	up.Close()
+	p := serveWith(t, h, false, -1).tunnel()
+	ends(p, p)
+}
+
+// TestStuckMultiplexedClient: the close of a relay does not wait for a client over
+// HTTP/2 whose connection takes no more bytes.
+func TestStuckMultiplexedClient(t *testing.T) {
+	full, over := make(chan bool), make(chan bool)
+	h, _ := handler(tcp(t, func(p *peer) {
+		p.greet()
+		for b := make([]byte, 64<<10); ; {
+			p.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+			if _, err := p.Write(b); err != nil {
+				break
+			}
+		}
+		close(full)
+		<-over
+	}))
+	s := exchangetest.Start(t, &exchangetest.Site{Handler: h, Lim: front.Limits{ConnTimeout: time.Hour}}, true)
+	nc, err := tls.Dial("tcp", s.Addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.NetConn().Close()
+	io.WriteString(nc, http2.ClientPreface)
+	f := http2.NewFramer(nc, nil)
+	f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+	f.WriteWindowUpdate(0, 1<<31-1-65535)
+	var head bytes.Buffer
+	enc := hpack.NewEncoder(&head)
+	for _, f := range []string{":method CONNECT", ":protocol websocket", ":scheme https", ":authority a.test", ":path /chat", "sec-websocket-version 13"} {
+		name, value, _ := strings.Cut(f, " ")
+		enc.WriteField(hpack.HeaderField{Name: name, Value: value})
+	}
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
+	<-full
+	closed := make(chan bool)
+	go func() {
+		h.Tunnels.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("it waits")
+	}
+	close(over)
 }

@@ -245,8 +245,10 @@ func (p *pipe) copy() {
 	}
 	p.b = newBuffer(p.src)
 	defer p.b.free()
-	p.holder, _ = p.src.(exchange.Holder)
-	p.onTurn = p.turn
+	if p.rest > 0 { // else nobody would look for an end that came with the bytes before it
+		p.holder, _ = p.src.(exchange.Holder)
+		p.onTurn = p.turn
+	}
 	seen := p.r.moves.Load()
 	for {
 		bytes, err := p.read()
