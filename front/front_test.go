@@ -449,6 +449,51 @@ func TestStopBodyFreesTheReader(t *testing.T) {
 	})
 }
 
+// TestConnectionOutlivesEarlyAnswer: the answer that says keep-alive keeps its word, though
+// it came while the body was being read, if what is left of that is small.
+func TestConnectionOutlivesEarlyAnswer(t *testing.T) {
+	answered := make(chan struct{})
+	h := handle(func(x *exchange.Exchange) error {
+		if x.Req.Method == "GET" {
+			_, err := io.WriteString(x, "next")
+			return err
+		}
+		first, joined := make(chan struct{}), make(chan error, 1)
+		go func() {
+			var b [1]byte
+			io.ReadFull(x.Body(), b[:])
+			close(first)
+			_, err := io.Copy(io.Discard, x.Body())
+			joined <- err
+		}()
+		<-first
+		x.Resp.Length = 0
+		if err := x.Start(413); err != nil {
+			return err
+		}
+		x.StopBody()
+		<-joined
+		answered <- struct{}{}
+		return nil
+	})
+	for _, body := range [][2]string{
+		{"Content-Length: 70000\r\n\r\nx", strings.Repeat("y", 69999)},
+		{"Transfer-Encoding: chunked\r\n\r\n3\r\nx", "yz\r\n5\r\n12345\r\n0\r\n\r\n"},
+		{"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n1", "0\r\n0123456789abcdef\r\n0\r\nA: b\r\n\r\n"},
+	} {
+		for _, secure := range []bool{false, true} {
+			c := dial(t, exchangetest.Start(t, &exchangetest.Site{Handler: h}, secure))
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+body[0])
+			<-answered
+			io.WriteString(c, body[1]+"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			got, _ := io.ReadAll(c)
+			if !strings.Contains(string(got), "Connection: keep-alive") || !strings.Contains(string(got), "\r\nnext\r\n") {
+				t.Errorf("%.50q: %q", body[0], got)
+			}
+		}
+	}
+}
+
 func TestErrorsBecomeAnswers(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T, start start) {
 		s := start(handle(func(x *exchange.Exchange) error {

@@ -416,7 +416,10 @@ func (c *h1conn) endContext(next bool) (gone bool) {
 // drain reads the rest of a body that the handler had no use for, if it is small
 // and comes soon; else the connection ends.
 func (c *h1conn) drain() bool {
-	if c.cont.Load() != contAsked && !c.stopped.Load() && c.body.Left() <= drainLimit {
+	if c.stopped.Load() { // an early answer: who read the body has left, see exchange.Exchange.StopBody
+		c.body.Resume()
+	}
+	if c.cont.Load() != contAsked && c.body.Left() <= drainLimit {
 		c.readBy = time.Time{}
 		c.extendRead(time.Now(), lingerTime)
 		if _, err := io.CopyN(io.Discard, c.body, drainLimit+1); err == io.EOF && c.body.Done() {

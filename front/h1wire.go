@@ -144,6 +144,9 @@ func (c *h1conn) Head(r *exchange.Response, noBody, last bool) error {
 	if c.resp.keep {
 		fr.Connection = "keep-alive"
 	}
+	if r.Status == 426 { // RFC 9110 section 7.8: its Upgrade is one of this connection
+		fr.Connection = "Upgrade, " + fr.Connection
+	}
 	c.out = h1.AppendResponseHead(c.buffer(), r, fr)
 	return nil
 }

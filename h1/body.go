@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"strings"
 
 	"httpjet/exchange"
@@ -285,6 +286,14 @@ func (b *Body) Next() ([]byte, error) {
 		b.err = io.EOF
 	}
 	return p, b.err
+}
+
+// Resume lets reads go on behind one that a deadline has ended. In the midst of trailers
+// there is no going on: the next read fails.
+func (b *Body) Resume() {
+	if errors.Is(b.err, os.ErrDeadlineExceeded) {
+		b.err = nil
+	}
 }
 
 // Done reports whether Read has returned io.EOF, or would without reading.

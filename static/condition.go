@@ -81,7 +81,7 @@ func (f *file) match(req *exchange.Fields, name string) (tag string, ok bool) {
 			switch {
 			case f.etag == "" || isWeak && name == "If-Match":
 				continue
-			case tag != f.etag && (name == "If-Match" || !variant(req, tag, f.etag)):
+			case tag != f.etag && !variant(req, tag, f.etag):
 				continue
 			}
 			if isWeak && tag != f.etag {

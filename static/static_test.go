@@ -237,6 +237,8 @@ func TestFault15Conditions(t *testing.T) {
 	f(412, `If-Match: "x"`)
 	f(412, "If-Match: W/"+tag) // strong comparison
 	f(412, "If-Match: "+variant)
+	f(200, "If-Match: "+variant, "Accept-Encoding: br, gzip")
+	f(412, "If-Match: W/"+variant, "Accept-Encoding: br, gzip")
 	f(412, "If-Match: "+tag[:len(tag)-1]) // no tag
 	f(412, "If-Match: ")
 	f(200, "If-Unmodified-Since: "+lastModified)

@@ -145,7 +145,7 @@ func TestFault9BadHandshakes(t *testing.T) {
 		if !strings.HasPrefix(head, "HTTP/1.1 "+status+" ") {
 			t.Errorf("%q: answer %q", request, head)
 		}
-		if status == "426" && !strings.Contains(head, "\r\nUpgrade: websocket\r\n") {
+		if status == "426" && (!strings.Contains(head, "\r\nUpgrade: websocket\r\n") || !strings.Contains(head, "\r\nConnection: Upgrade, ")) {
 			t.Errorf("426 without Upgrade: %q", head)
 		}
 	}
