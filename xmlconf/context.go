@@ -15,7 +15,7 @@ type Context struct {
 	Enabled  bool   `conf:"enabled" default:"1" doc:"0: no part of the search"`
 
 	AllowBrowse     bool           `conf:"allowBrowse" default:"1" changed:"closes a context of any type; LiteSpeed closes static ones alone" when:"=0" doc:"0: 403 for everything below"`
-	AccessControl   *AccessControl `conf:"accessControl" changed:"also holds for [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"addresses; a refused client gets 403"`
+	AccessControl   *AccessControl `conf:"accessControl" changed:"also holds for [P] targets and WebSocket maps below the context, which LiteSpeed leaves open; and an inner one does not lift an outer one: both must let a client in" doc:"addresses; a refused client gets 403"`
 	MaxReqBodySize  int64          `conf:"maxReqBodySize" unit:"size" range:"0.." default:"0" as:"honoured,strict" doc:"largest request body; absent: the server's"`
 	ResponseTimeout time.Duration  `conf:"responseTimeout" unit:"s" range:"1..86400" default:"0" as:"honoured,strict" doc:"overrides the processor's"`
 	IndexFiles      []string       `conf:"indexFiles" doc:"index files; absent: the host's"`
