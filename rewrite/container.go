@@ -128,6 +128,9 @@ func (p *parser) leave(name string) {
 	if f.op != leaf && !f.discard {
 		p.add(node{op: f.op, kids: f.kids})
 	}
+	if s := f.sec; s != nil && s.match.unknown && s.restricts() {
+		p.closes(s.line, "<"+f.name+">", "when it holds is not known: what it refuses answers 503")
+	}
 }
 
 // files reads the argument of <Files> or <FilesMatch>. A pattern that cannot be

@@ -253,6 +253,9 @@ func TestNoticesOfWhatCloses(t *testing.T) {
 	f("<RequireAll>\nRequire all granted\n<Strange>\n</Strange>\n</RequireAll>", closes(3, "<strange>"))
 	f("IndexIgnore a\nIndexIgnore b\nMadeUp on", Notice{Line: 1, Directive: "IndexIgnore", Known: true}, Notice{Line: 3, Directive: "MadeUp"})
 	f("RewriteRule ^x - [F,Q]", closes(1, "rewriting"))
+	f("\n<IfModule mod_made_up.c>\n<Files x>\nRequire all denied\n</Files>\n</IfModule>", Notice{Line: 2, Directive: "<ifmodule>"}, closes(2, "<ifmodule>"))
+	f("<Else>\nDeny from all\n</Else>", Notice{Line: 1, Directive: "<else>"}, closes(1, "<else>"))
+	f("<Else>\nHeader set A b\n</Else>", Notice{Line: 1, Directive: "<else>"})
 }
 
 // Redirect and RedirectMatch with an error status refuse by the URL path.

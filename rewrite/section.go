@@ -36,6 +36,11 @@ type section struct {
 	secureLine  int
 }
 
+// restricts reports whether anything in s refuses somebody.
+func (s *section) restricts() bool {
+	return s.fault != 0 || len(s.require) > 0 || s.ordered || s.secure || slices.ContainsFunc(s.kids, (*section).restricts)
+}
+
 // answer is yes, no, or not known because something is not modelled.
 type answer uint8
 
