@@ -77,6 +77,9 @@ func TestWhatIsStored(t *testing.T) {
 		{"password", nil, get{fields: []string{"Authorization: Basic eDp5"}}, 200, opted, false},
 		{"user of a realm", nil, get{user: "ann"}, 200, opted, false},
 		{"upgrade", nil, get{fields: []string{"Upgrade: x"}}, 200, opted, false},
+		{"a field hidden by Connection", nil, get{fields: []string{"Accept-Language: fr", "Connection: close, Accept-Language"}}, 200, opted + "Vary: Accept-Language", false},
+		{"cookies hidden by Connection", nil, get{fields: []string{"Cookie: c=1", "Connection: Cookie"}}, 200, opted + "X-LiteSpeed-Vary: cookie=c", false},
+		{"Connection of a connection", nil, get{fields: []string{"Connection: keep-alive, TE"}}, 200, opted, true},
 		{"post", nil, get{method: "POST"}, 200, opted, false},
 		{"foreign host", nil, get{foreign: true}, 200, opted, false}, // R-LSN-4
 		{"HEAD stores nothing", nil, get{method: "HEAD"}, 200, opted, false},
@@ -201,6 +204,7 @@ func TestReportAsStandard(t *testing.T) {
 		{get{target: "/n"}, says(200, "", "x"), `httpjet; fwd=miss; detail="nobody asked for it"`},
 		{get{target: "/r", fields: []string{"Range: bytes=0-1"}}, says(200, "", "x"), `httpjet; fwd=bypass; detail="range"`},
 		{get{target: "/", fields: []string{"Range: bytes=0-1"}}, says(200, "", "x"), "httpjet; hit"},
+		{get{target: "/", fields: []string{"Connection: close, Accept"}}, says(200, "", "x"), `httpjet; fwd=bypass; detail="Connection names a field"`},
 	} {
 		c.q.now = now
 		if got := s.ask(c.q, c.a); got.fields.Get("Cache-Status") != c.want || got.cache != "" {

@@ -179,6 +179,8 @@ func (r *Run) refuses() string {
 		return r.rules.bypass
 	case r.says.upgrade:
 		return "upgrade"
+	case r.says.hides:
+		return "Connection names a field"
 	case x.Req.Length != 0:
 		return "request with a body"
 	case x.Req.User != "" || r.says.authorization:
@@ -203,7 +205,7 @@ func hasQuery(target string) bool {
 }
 
 // said is which fields that matter to a cache a request has.
-type said struct{ upgrade, authorization, cookie, ranged, noneMatch bool }
+type said struct{ upgrade, authorization, cookie, ranged, noneMatch, hides bool }
 
 // read looks through the fields once: most requests have none of those.
 func read(f *exchange.Fields) (s said) {
@@ -216,6 +218,8 @@ func read(f *exchange.Fields) (s said) {
 			s.cookie = s.cookie || exchange.EqualName(name, "Cookie")
 		case len("Upgrade"):
 			s.upgrade = s.upgrade || exchange.EqualName(name, "Upgrade")
+		case len("Connection"):
+			s.hides = s.hides || exchange.EqualName(name, "Connection") && freshness.HidesFields(f)
 		case len("Authorization"): // and If-None-Match
 			s.authorization = s.authorization || exchange.EqualName(name, "Authorization")
 			s.noneMatch = s.noneMatch || exchange.EqualName(name, "If-None-Match")

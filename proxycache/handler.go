@@ -31,6 +31,7 @@ type look struct {
 
 	conditional, ranged bool // the request has conditions, or a Range
 	tunnel              bool // it wants to become something else than HTTP
+	hides               bool // the upstream does not see all of its fields
 
 	timed store.Timed // look-ups with this memory
 }
@@ -47,7 +48,7 @@ func (l *look) release() {
 func (l *look) fill(x *exchange.Exchange) {
 	l.key = appendKey(l.key[:0], &x.Req, x.Req.Sent())
 	l.sel = l.sel[:0]
-	l.conditional, l.ranged, l.tunnel = false, false, false
+	l.conditional, l.ranged, l.tunnel, l.hides = false, false, false, false
 	control := false
 	for i := range x.Req.Fields.Len() {
 		name := x.Req.Fields.At(i).Name
@@ -58,6 +59,8 @@ func (l *look) fill(x *exchange.Exchange) {
 			control = control || exchange.EqualName(name, "Pragma")
 		case 7:
 			l.tunnel = l.tunnel || exchange.EqualName(name, "Upgrade")
+		case 10:
+			l.hides = l.hides || exchange.EqualName(name, "Connection") && freshness.HidesFields(&x.Req.Fields)
 		case 13:
 			control = control || exchange.EqualName(name, "Cache-Control")
 			l.conditional = l.conditional || exchange.EqualName(name, "If-None-Match")
@@ -162,7 +165,7 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	switch {
 	case l.tunnel:
 		return h.Next.Serve(x)
-	case l.wants.Any(freshness.NoStore):
+	case l.hides || l.wants.Any(freshness.NoStore):
 		return h.bypass(x, freshness.Bypass)
 	}
 	return h.serve(x, l)
@@ -265,7 +268,7 @@ func (h *Handler) Explain(x *exchange.Exchange) error {
 	l.fill(x)
 	e, others := h.find(x, l)
 	switch m := x.Req.Method; {
-	case x.Route.Foreign || m != "GET" && m != "HEAD" || x.Req.Length != 0 || l.tunnel || l.wants.Any(freshness.NoStore):
+	case x.Route.Foreign || m != "GET" && m != "HEAD" || x.Req.Length != 0 || l.tunnel || l.hides || l.wants.Any(freshness.NoStore):
 		x.Note("cache", "the proxy cache takes no part in this request")
 	case e == nil && others:
 		x.Note("cache", "responses are kept for this target, but none for the values of the fields that select them")

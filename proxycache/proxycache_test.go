@@ -74,6 +74,7 @@ func TestNotKept(t *testing.T) {
 		f("fwd=uri-miss; fwd-status=200; detail=too-large", get, reply(200, strings.Repeat("x", 1001), fresh))
 		f("fwd=uri-miss; fwd-status=200; detail=method", []string{"HEAD /"}, reply(200, "x", fresh))
 		f("fwd=bypass", []string{"GET /", "Cache-Control: no-store"}, reply(200, "x", fresh))
+		f("fwd=bypass", []string{"GET /", "Accept-Language: fr", "Connection: close, Accept-Language"}, reply(200, "x", fresh, "Vary: Accept-Language"))
 		f("fwd=method", []string{"POST /"}, reply(200, "x", fresh))
 		f("fwd=method", []string{"OPTIONS /"}, reply(200, "x", fresh))
 		f(`200 "x" `, []string{"GET /", "Upgrade: websocket"}, reply(200, "x", fresh))
