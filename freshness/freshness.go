@@ -68,6 +68,7 @@ const (
 	NeedsCredentials Refusal = "authorization"
 	VariesByAll      Refusal = "vary"
 	EventStream      Refusal = "event-stream"
+	LeadsBack        Refusal = "redirect-to-itself"
 	NotReusable      Refusal = "no-freshness" // nothing says that it is fresh, and it cannot be validated
 )
 
@@ -150,6 +151,8 @@ func (r *Rules) refuse(q *exchange.Request, a *exchange.Response, d *Directives)
 		return OnlyPrivate
 	case isEventStream(&a.Fields):
 		return EventStream
+	case leadsBack(q, a):
+		return LeadsBack
 	case a.Fields.Has("Set-Cookie"):
 		return SetsCookie // G55
 	case q.Fields.Has("Authorization") && !d.Any(Public|SMaxAge|MustRevalidate): // RFC 9111 §3.5

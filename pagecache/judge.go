@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"httpjet/exchange"
+	"httpjet/freshness"
 	"httpjet/store"
 )
 
@@ -150,10 +151,22 @@ func (r *Run) unfit(explicit bool) string {
 	if why := r.undecodable(); why != "" {
 		return why
 	}
-	if to := f.Get("Location"); to != "" && (to == x.Req.Target || to == x.Req.Scheme+"://"+x.Req.Host+x.Req.Target) {
+	if to := f.Get("Location"); to != "" && r.leadsBack(to) {
 		return "redirect to itself"
 	}
 	return ""
+}
+
+// leadsBack reports whether Location leads to what has the key of the request. The
+// application was asked for it by another name, and sends to the one that it likes: stored,
+// that would go round for everybody. What cannot be read may do so.
+func (r *Run) leadsBack(location string) bool {
+	q, mod := &r.x.Req, r.keyMod()
+	from, to, ok := freshness.Redirect(q.Scheme, q.Host, q.Target, location)
+	key := func(p freshness.Place) string {
+		return string(appendKey(nil, r.site.Name, p.Scheme, p.Host, p.Target, mod))
+	}
+	return !ok || key(from) == key(to)
 }
 
 // storable reports whether answers of a status may be stored: those that the operator

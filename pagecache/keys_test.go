@@ -49,6 +49,48 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// R-CACHE-7: a redirect to what its key stands for is for nobody else.
+func TestRedirectsToTheirKey(t *testing.T) {
+	for _, c := range []struct {
+		q        get
+		location string
+		mod      string
+		want     bool
+	}{
+		{get{target: "/p%61ge1"}, "/page1", "", false},
+		{get{target: "/p%61ge1"}, "http://www.test/page1", "", false},
+		{get{target: "/page1"}, "/p%61ge1", "", false},
+		{get{target: "/page2?"}, "/page2", "", false},
+		{get{target: "/page2?"}, "page2", "", false},
+		{get{target: "/page", host: "A.TEST"}, "http://a.test/page", "", false},
+		{get{target: "/page", host: "A.TEST"}, "//a.test/page#x", "", false},
+		{get{target: "/page", host: "A.TEST:80"}, "http://a.test/page", "", false},
+		{get{target: "/page", host: "A.TEST"}, "HTTP://a.test:80/page", "", false},
+		{get{target: "/page?utm_x=1"}, "/page", "-qs:utm_x", false},
+		{get{target: "/page?utm_x=1&a"}, "http://www.test/page?a", "-qs:utm_*", false},
+		{get{target: "/page?a", env: []exchange.Field{{Name: "Cache-Key-Mod", Value: "-qs:a"}}}, "/page", "", false},
+		{get{target: "/p%61ge?q=%C3%A9"}, "/page?q=é", "", false},
+		{get{target: "/%zz"}, "/other", "", false}, // nobody knows where that leads
+		{get{target: "/page"}, "http://www.test:bad/", "", false},
+		{get{target: "/page?utm_x=1"}, "/page", "", true},
+		{get{target: "/page"}, "/page/", "", true},
+		{get{target: "/page"}, "/Page", "", true},
+		{get{target: "/page"}, "https://www.test/page", "", true},
+		{get{target: "/page"}, "http://test/page", "", true},
+	} {
+		s := newSite(Options{})
+		if c.mod != "" {
+			s.Policy.KeyMod.Add(c.mod)
+		}
+		c.q.now = time.Now()
+		s.ask(c.q, says(301, opted+"Location: "+c.location, "moved"))
+		if got := s.ask(c.q, says(200, "", "two")); got.made == c.want {
+			t.Errorf("%v to %s with %q: stored %v, want %v", c.q, c.location, c.mod, !got.made, c.want)
+		}
+		s.Cache.Close()
+	}
+}
+
 func TestG58RepeatedFieldLinesAreJoined(t *testing.T) {
 	s := newSite(Options{})
 	defer s.Cache.Close()

@@ -239,13 +239,7 @@ func hostName(host string) string {
 func (r *Run) identify() {
 	x, s := r.x, r.site
 	r.ranged = x.Req.Method == "GET" && r.says.ranged
-	mod := &r.policy.KeyMod
-	if r.rules.keyMod != "" {
-		own := r.policy.KeyMod
-		own.Add(r.rules.keyMod)
-		mod = &own
-	}
-	b := appendKey(r.buf[:0], s.Name, x.Req.Scheme, x.Req.Host, x.Req.Target, mod)
+	b := appendKey(r.buf[:0], s.Name, x.Req.Scheme, x.Req.Host, x.Req.Target, r.keyMod())
 	if r.rules.vary != "" {
 		b = append(append(b, "\x00#"...), r.rules.vary...)
 	}
@@ -265,6 +259,16 @@ func (r *Run) identify() {
 		r.owned = r.owned && (s.UserCookie == "" || r.user)
 	}
 	r.buf, r.key = b, b[:n:n]
+}
+
+// keyMod is what of the query no key holds, with what rules say.
+func (r *Run) keyMod() *KeyMod {
+	if r.rules.keyMod == "" {
+		return &r.policy.KeyMod
+	}
+	own := r.policy.KeyMod
+	own.Add(r.rules.keyMod)
+	return &own
 }
 
 // privateKey is the key of the entry of the owner, behind the public one in memory.

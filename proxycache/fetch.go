@@ -250,9 +250,9 @@ func clone(list []exchange.Field) []exchange.Field {
 
 // refused notes that nothing comes for those who wait, and drops what is kept if the
 // origin has answered otherwise since: the older may not be used any more. A failure
-// of the origin says nothing of it.
+// of the origin says nothing of it, nor does a redirect to it.
 func (t *tap) refused(why freshness.Refusal, status int, now time.Time) {
-	if status >= 500 || why == freshness.NotWanted || why == freshness.Partial {
+	if status >= 500 || why == freshness.NotWanted || why == freshness.Partial || why == freshness.LeadsBack {
 		return
 	}
 	t.h.Cache.passes.note(t.l.key, now)

@@ -137,3 +137,20 @@ func TestManyVariantsOfOneURL(t *testing.T) {
 		}
 	})
 }
+
+// A redirect to what was asked for, which the upstream gave for a host in other letters,
+// is nobody else's; what is kept stays.
+func TestRedirectsToThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, o := site(t, freshness.Rules{})
+		moved := reply(301, "", fresh, "Location: http://a.example/a")
+		o.says(moved)
+		expect(t, ask(h, "GET /a", "Host: A.example"), `301 "" fwd=uri-miss; fwd-status=301; detail=redirect-to-itself`)
+		o.says(reply(200, "one", fresh, `ETag: "a"`))
+		expect(t, ask(h, "GET /a"), `200 "one" fwd=uri-miss; fwd-status=200; stored`)
+		o.says(moved)
+		expect(t, ask(h, "GET /a", "Host: A.example", "Cache-Control: no-cache"), `301 "" fwd=request; fwd-status=301; detail=redirect-to-itself`)
+		expect(t, ask(h, "GET /a"), `200 "one" hit; ttl=60`)
+		expect(t, ask(h, "GET /b", "Host: A.example"), `301 "" fwd=uri-miss; fwd-status=301; stored`)
+	})
+}
