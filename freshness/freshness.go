@@ -77,7 +77,18 @@ const (
 func understood(status int) bool {
 	switch status {
 	case 200, 201, 202, 203, 204, 205, 300, 301, 302, 303, 307, 308, 400, 401, 402, 403, 404, 405, 406, 407, 408, 409,
-		410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426, 500, 501, 502, 503, 504, 505:
+		410, 411, 413, 414, 415, 421, 422, 426, 500, 501, 502, 503, 504, 505:
+		return true
+	}
+	return false
+}
+
+// NeverKept reports whether responses with this status are kept by no cache, whoever
+// permits it: those of which RFC 6585 §3 to §6 forbids it, and failures of what one request
+// asked for beside its target, its conditions, Range and Expect.
+func NeverKept(status int) bool {
+	switch status {
+	case 412, 416, 417, 428, 429, 431, 511:
 		return true
 	}
 	return false
@@ -143,7 +154,7 @@ func (r *Rules) refuse(q *exchange.Request, a *exchange.Response, d *Directives)
 		return NotGet
 	case a.Status == 206 || a.Status == 304:
 		return Partial
-	case a.Status < 200 || a.Status > 599 || r.Statuses != nil && !slices.Contains(r.Statuses, a.Status):
+	case a.Status < 200 || a.Status > 599 || NeverKept(a.Status) || r.Statuses != nil && !slices.Contains(r.Statuses, a.Status):
 		return OddStatus
 	case d.Any(NoStore):
 		return ForbidsStore

@@ -57,6 +57,11 @@ func TestRefusals(t *testing.T) {
 	f(OnlyPrivate, Rules{}, 200, "", "Cache-Control: private, max-age=60")
 	f(OnlyPrivate, Rules{}, 200, "", `Cache-Control: private="a b", max-age=60`)
 	f(Kept, Rules{}, 200, "", `Cache-Control: private="a, b", max-age=60`)
+	for _, status := range []int{412, 416, 417, 428, 429, 431, 511} {
+		f(OddStatus, Rules{}, status, "", "Cache-Control: public, max-age=60")
+		f(OddStatus, Rules{Statuses: []int{status}}, status, "", fresh)
+		f(OddStatus, Rules{}, status, "", "Cache-Control: no-store, must-understand, max-age=60")
+	}
 	f(SetsCookie, Rules{}, 200, "", fresh, "set-cookie: a=b")
 	f(SetsCookie, Rules{}, 200, "", "Cache-Control: public, s-maxage=60", "Set-Cookie: a=b")
 	f(NeedsCredentials, Rules{}, 200, "Authorization: Basic x", fresh)

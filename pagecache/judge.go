@@ -172,13 +172,8 @@ func (r *Run) leadsBack(location string) bool {
 // storable reports whether answers of a status may be stored: those that the operator
 // lists, else 200 and 301, else what an application asks for that is no error of its own.
 func storable(status int, listed []int, explicit bool) bool {
-	for _, s := range listed {
-		if s == status && status != 206 && status != 304 {
-			return true
-		}
-	}
 	if listed != nil {
-		return false
+		return slices.Contains(listed, status) && status != 206 && status != 304 && !freshness.NeverKept(status)
 	}
 	switch status {
 	case 200, 301:

@@ -65,6 +65,9 @@ func TestWhatIsStored(t *testing.T) {
 		{"status 206", nil, get{}, 206, opted, false},
 		{"listed status", func(p *Policy) { p.Statuses = []int{404} }, get{}, 404, opted, true},
 		{"status not listed", func(p *Policy) { p.Statuses = []int{404} }, get{}, 200, opted, false},
+		{"status of a condition, listed", func(p *Policy) { p.Statuses = []int{412} }, get{}, 412, opted, false},
+		{"status of one client, listed", func(p *Policy) { p.Statuses = []int{429} }, get{}, 429, opted, false},
+		{"status of one client", nil, get{}, 429, opted, false},
 		{"redirect to itself", nil, get{}, 301, opted + "Location: http://www.test/a", false},
 		{"event stream", nil, get{}, 200, opted + "Content-Type: Text/Event-Stream; charset=utf-8", false}, // G40
 		{"content coding", nil, get{}, 200, opted + "Content-Encoding: deflate", false},

@@ -27,8 +27,8 @@ func (h *Handler) answer(x *exchange.Exchange, l *look, e *store.Entry, o *answe
 	if o.fwd == "" {
 		h.Cache.counts.Hits.Add(1)
 	}
-	part := head(x, l, e, o)
-	if x.Resp.Status == 416 {
+	part, outside := head(x, l, e, o)
+	if outside {
 		// A head of ours, which Run writes.
 		return &exchange.Error{Status: 416, Reason: "range_not_satisfiable", Fields: []exchange.Field{{Name: "Content-Range", Value: freshness.NoneOf(e.Body.Len())}}}
 	}
@@ -47,8 +47,9 @@ type bodyWriter struct{ x *exchange.Exchange }
 func (w bodyWriter) Write(p []byte) (int, error) { return w.x.Write(p) }
 
 // head makes the response head of what e is for x, and returns the part of its body
-// that belongs to it: 304 and 206 if x has conditions and a Range (R-PCACHE-5).
-func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part freshness.Span) {
+// that belongs to it: 304 and 206 if x has conditions and a Range (R-PCACHE-5). outside
+// says that the Range is none of the body's, which is 416.
+func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part freshness.Span, outside bool) {
 	k := e.Info.(*kept)
 	r := &x.Resp
 	status := e.Status
@@ -60,7 +61,7 @@ func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part
 		span, isPart, ok := freshness.Range(&x.Req.Fields, &k.head, e.Body.Len(), o.now)
 		switch {
 		case !ok:
-			status, part = 416, freshness.Span{}
+			status, part, outside = 416, freshness.Span{}, true
 		case isPart:
 			status, part = 206, span
 		}
@@ -77,10 +78,10 @@ func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part
 	for _, fd := range o.more {
 		r.Fields.Add(fd.Name, fd.Value)
 	}
-	switch status {
-	case 206:
+	switch {
+	case status == 206:
 		r.Fields.Set("Content-Range", part.Of(e.Body.Len()))
-	case 416:
+	case outside:
 		r.Fields.Set("Content-Range", freshness.NoneOf(e.Body.Len()))
 	}
 	r.Status, r.Dated, r.Unproven = status, true, false
@@ -91,7 +92,7 @@ func head(x *exchange.Exchange, l *look, e *store.Entry, o *answerOptions) (part
 		x.Kept = e
 	}
 	sayAge(r, k, o)
-	return part
+	return part, outside
 }
 
 // sayAge adds Age and Cache-Status.

@@ -331,7 +331,7 @@ func (t *tap) replace(x *exchange.Exchange, e *store.Entry, o answerOptions) boo
 		x.Req.Fields = t.saved // the client's own conditions count
 	}
 	x.Resp.Fields.Reset()
-	t.part = head(x, t.l, e, &o)
+	t.part, _ = head(x, t.l, e, &o)
 	x.Req.Fields = changed
 	return true
 }

@@ -97,7 +97,7 @@ type ProxyCache struct {
 	MaxEntries  int    `conf:"maxEntries" range:"1..10000000" default:"1000" doc:"responses kept"`
 	MaxMemory   int64  `conf:"maxMemory" unit:"size" range:"64K..64G" default:"128M" doc:"memory of all responses kept"`
 	MaxBodySize int64  `conf:"maxBodySize" unit:"size" range:"0..1G" default:"64K" doc:"largest body kept"`
-	StatusCodes []int  `conf:"statusCodes" range:"200..599" doc:"status codes kept, 206 and 304 never; absent: what RFC 9111 permits, which is any with a lifetime told, and without 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501"`
+	StatusCodes []int  `conf:"statusCodes" range:"200..599" doc:"status codes kept, 206, 304, 412, 416, 417, 428, 429, 431 and 511 never; absent: what RFC 9111 permits, which is any with a lifetime told, and without 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501"`
 	StaleWhile  int    `conf:"staleWhileRevalidate" unit:"s" range:"0..86400" default:"0" doc:"how long a stale response answers while it is made anew, where it tells nothing of it"`
 	StaleError  int    `conf:"staleIfError" unit:"s" range:"0..86400" default:"0" doc:"how long a stale response answers while the upstream fails, where it tells nothing of it"`
 	CDNControl  bool   `conf:"cdnCacheControl" default:"1" doc:"CDN-Cache-Control goes before Cache-Control and Expires (RFC 9213); 0 where a CDN stands in front that is purged by other means"`

@@ -155,7 +155,7 @@ type CachePolicy struct {
 	RespCookieCache        bool     `conf:"respCookieCache" default:"1" changed:"an answer that begins a session is no public object unless the application asks" doc:"answers that set cookies are stored, without the cookies, without being asked"`
 	IgnoreReqCacheCtrl     bool     `conf:"ignoreReqCacheCtrl" default:"1" doc:"the client's Cache-Control does not count"`
 	IgnoreRespCacheCtrl    bool     `conf:"ignoreRespCacheCtrl" default:"0" doc:"the answer's Cache-Control does not count where the application did not ask"`
-	CacheStatusCode        []int    `conf:"cacheStatusCode" range:"200..599" doc:"stored status codes; absent: 200 and 301, and what an application asks for of 203, 300, 302, 303, 307, 308, 404 and 410"`
+	CacheStatusCode        []int    `conf:"cacheStatusCode" range:"200..599" doc:"stored status codes, 206, 304, 412, 416, 417, 428, 429, 431 and 511 never; absent: 200 and 301, and what an application asks for of 203, 300, 302, 303, 307, 308, 404 and 410"`
 	_                      struct{} `conf:"enablePostCache" as:"later,minor" doc:"store answers to POST"`
 	_                      struct{} `conf:"microCache5xx" as:"later,minor" doc:"store errors"`
 }
