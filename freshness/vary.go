@@ -15,13 +15,15 @@ const (
 
 // VaryNames returns the fields that select a response: in lower case, sorted, each
 // once; nil if none does. ok is false if nothing known selects it: for *, for what
-// is no name, and for too many.
+// is no name, for what OfHop is, and for too many.
 func VaryNames(f *exchange.Fields) (names []string, ok bool) {
 	for tok := range f.Tokens("Vary") {
 		if tok == "*" || !isToken(tok) {
 			return nil, false
 		}
-		tok = strings.ToLower(tok)
+		if tok = strings.ToLower(tok); OfHop(tok) {
+			return nil, false
+		}
 		if !slices.Contains(names, tok) {
 			if names = append(names, tok); len(names) > maxVary {
 				return nil, false
@@ -30,6 +32,16 @@ func VaryNames(f *exchange.Fields) (names []string, ok bool) {
 	}
 	slices.Sort(names)
 	return names, true
+}
+
+// OfHop reports whether a proxy hop writes the field of this name, in lower case, by
+// itself: what a client sends under it is not what its upstream selects by.
+func OfHop(name string) bool {
+	switch name {
+	case "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded", "via":
+		return true
+	}
+	return false
 }
 
 // AppendSelecting appends the values that the fields called names have in a

@@ -255,10 +255,12 @@ func (r *Run) varyOf(fields []string, noVary, private bool) (names []string, why
 	}
 	if !noVary {
 		for one := range r.x.Resp.Fields.Tokens("Vary") {
-			switch name := strings.ToLower(one); name {
-			case "accept-encoding": // what is stored has no coding
-			case "*":
+			switch name := strings.ToLower(one); {
+			case name == "accept-encoding": // what is stored has no coding
+			case name == "*":
 				return nil, "Vary: *"
+			case !r.local && freshness.OfHop(name):
+				return nil, "Vary: " + name
 			default:
 				add(byField, name)
 			}

@@ -89,6 +89,8 @@ func TestWhatIsStored(t *testing.T) {
 		{"Vary: *", nil, get{}, 200, opted + "Vary: *", false},
 		{"Vary: Accept-Encoding", nil, get{}, 200, opted + "Vary: accept-encoding", true},
 		{"Vary: Accept", nil, get{}, 200, opted + "Vary: Accept", true},
+		{"Vary: X-Real-IP of an upstream", nil, get{env: rule("max-age=60"), proxied: true}, 200, "Vary: X-Real-IP", false},
+		{"Vary: X-Real-IP of an application, which sees the client's", nil, get{}, 200, opted + "Vary: X-Real-IP", true},
 		{"vary by what is no cookie", nil, get{}, 200, opted + "X-LiteSpeed-Vary: value=x", false},
 		{"too many names", nil, get{}, 200, opted + "Vary: a,b,c,d,e,f,g,h,i", false},
 		{"no look-up", func(p *Policy) { p.LookUp, p.LookUpPrivate = false, false }, get{}, 200, opted, false},

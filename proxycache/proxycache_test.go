@@ -66,6 +66,7 @@ func TestNotKept(t *testing.T) {
 		f("fwd=uri-miss; fwd-status=200; detail=no-store", get, reply(200, "x", "Cache-Control: no-store"))
 		f("fwd=uri-miss; fwd-status=200; detail=private", get, reply(200, "x", "Cache-Control: private, max-age=5"))
 		f("fwd=uri-miss; fwd-status=200; detail=vary", get, reply(200, "x", fresh, "Vary: *"))
+		f("fwd=uri-miss; fwd-status=200; detail=vary", []string{"GET /", "X-Real-IP: 1.2.3.4"}, reply(200, "x", fresh, "Vary: Accept, x-real-ip"))
 		f("fwd=uri-miss; fwd-status=206; detail=partial", []string{"GET /", "Range: bytes=0-0"}, reply(206, "x", fresh))
 		f("fwd=uri-miss; fwd-status=500; detail=status", get, reply(500, "x", "ETag: x"))
 		f("fwd=uri-miss; fwd-status=200; detail=no-freshness", get, reply(200, "x"))
