@@ -82,6 +82,9 @@ func (c *h2call) start() error {
 		return c.headError(err)
 	}
 	c.resp = resp
+	if code, _, _ := strings.Cut(resp.Status, " "); code != "" && (len(code) != 3 || resp.StatusCode < 200 || resp.StatusCode > 599) {
+		return exchange.Fail(502, "upstream_transport", "%s: status %q", c.addr(), code) // RFC 9110 section 15
+	}
 	if cause := context.Cause(c.run); cause != nil {
 		return cause // the head came too late
 	}

@@ -212,6 +212,9 @@ func TestH2HostileHeads(t *testing.T) {
 	f("upstream_transport", hints)
 	f("upstream_transport", func(p *h2peer, id uint32) { p.head(id, false, "x", "no status") })
 	f("upstream_transport", func(p *h2peer, id uint32) { p.head(id, false, ":status", "abc") })
+	for _, status := range []string{"099", "0", "00", "1", "010", "-5", "-500", "+200", "+20", "1000", "0200", "600", "999"} {
+		f("upstream_transport", func(p *h2peer, id uint32) { p.head(id, false, ":status", status) })
+	}
 	f("upstream_transport", func(p *h2peer, id uint32) { p.head(id, false, ":status", "200", "X-Upper", "1") })
 	f("upstream_transport", func(p *h2peer, id uint32) { p.head(id, true, ":status", "103") })
 	f("upstream_transport", func(p *h2peer, id uint32) { p.data(id, true, "no head") })

@@ -39,6 +39,8 @@ func hopByHop(name string) bool {
 	switch len(name) {
 	case 2:
 		return exchange.EqualName(name, "TE")
+	case 5: // a CGI behind the upstream would take it for its own HTTP_PROXY ("httpoxy")
+		return exchange.EqualName(name, "Proxy")
 	case 7:
 		return exchange.EqualName(name, "Upgrade") || exchange.EqualName(name, "Trailer")
 	case 10:
@@ -65,7 +67,7 @@ func AnnouncedTrailers(f *exchange.Fields) string {
 	}
 	var names []string
 	for tok := range f.Tokens("Trailer") {
-		if trailerAllowed(tok) {
+		if trailerAllowed(tok) && !f.HasToken("Connection", tok) {
 			names = append(names, tok)
 		}
 	}
@@ -73,8 +75,9 @@ func AnnouncedTrailers(f *exchange.Fields) string {
 }
 
 // StripTrailers removes what a trailer section must not carry on: hop-by-hop
-// fields, and fields that frame, route or authenticate a message
-// (RFC 9110 §6.5.1).
+// fields, fields that frame, route or authenticate a message (RFC 9110 §6.5.1), and those
+// that proxies write or only local applications may, because receivers may merge
+// trailers into the fields.
 func StripTrailers(f *exchange.Fields) {
 	f.DelFunc(func(fd exchange.Field) bool { return !trailerAllowed(fd.Name) })
 }
@@ -86,6 +89,11 @@ func trailerAllowed(name string) bool {
 	for _, no := range [...]string{"Content-Length", "Content-Type", "Content-Encoding", "Content-Range",
 		"Host", "Expect", "Authorization", "Cookie", "Set-Cookie", "Cache-Control", "Location"} {
 		if exchange.EqualName(name, no) {
+			return false
+		}
+	}
+	for _, no := range [...]string{"X-Forwarded-", "X-LiteSpeed-", "LSC-", "X-Httpjet-", "Forwarded", "X-Real-IP", "Via"} {
+		if len(name) >= len(no) && exchange.EqualName(strings.ReplaceAll(name[:len(no)], "_", "-"), no) && (strings.HasSuffix(no, "-") || len(name) == len(no)) {
 			return false
 		}
 	}

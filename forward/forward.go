@@ -88,6 +88,12 @@ func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 // ours reports whether the client's field of this name is dropped: this hop
 // writes it, or it frames or steers this hop only.
 func (o *Options) ours(name string) bool {
+	if strings.Contains(name, "_") { // many applications take one for a hyphen
+		name = strings.ReplaceAll(name, "_", "-")
+		if exchange.EqualName(name, "X-Forwarded-For") {
+			return true // it is no part of the chain either
+		}
+	}
 	switch len(name) {
 	case 4:
 		return exchange.EqualName(name, "Host")

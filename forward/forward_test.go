@@ -62,8 +62,10 @@ func TestEndToEndFieldsOnly(t *testing.T) {
 		}
 	}
 	// Order, spelling and repetition are kept (fault 6, G09).
-	f("x-LOW: 1\nAccept: a\nOrigin: https://e.test\nACCEPT: b\nX_U.s: \nProxy: x\n",
-		"x-LOW: 1\nAccept: a\nOrigin: https://e.test\nACCEPT: b\nX_U.s: \nProxy: x\n")
+	f("x-LOW: 1\nAccept: a\nOrigin: https://e.test\nACCEPT: b\nX_U.s: \nProxyx: x\n",
+		"x-LOW: 1\nAccept: a\nOrigin: https://e.test\nACCEPT: b\nX_U.s: \nProxyx: x\n")
+	// "httpoxy", and our own fields in other spellings.
+	f("Proxy: http://evil.test\nX_Forwarded_For: 1\nx-forwarded_for: 2\nX_REAL_IP: 3\nX_Forwarded_Proto: https\nX-Forwarded_Host: 4\nA_B: c\n", "A_B: c\n")
 	// Hop-by-hop fields go, and what any Connection line names (fault 4, G07, R-HDR-1).
 	f("Connection: \nConnection: X-Secret\nX-Secret: 1\nA: b\n", "A: b\n")
 	f("Connection: close, x-one ,\tX-Two\nX-ONE: 1\nx-two: 2\nX-Three: 3\n", "X-Three: 3\n")

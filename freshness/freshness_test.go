@@ -284,7 +284,7 @@ func TestG58SelectingFields(t *testing.T) {
 	f(true, "Accept-Language", l("Accept-Language: en; q=0.5, DE"), l("Accept-Language: EN;q=0.5,de"))
 
 	for _, bad := range []string{"*", "*, *", ", *", "Foo, *", "a b", "a;b",
-		"X-Real-IP", "x-forwarded-for", "Accept, X-Forwarded-Host", "X-Forwarded-Proto", "forwarded", "VIA", strings.Repeat("a,", 17)[:3] + strings.Join(many(17), ",")} {
+		"X-Real-IP", "x-forwarded-for", "Accept, X-Forwarded-For", "forwarded", "VIA", strings.Repeat("a,", 17)[:3] + strings.Join(many(17), ",")} {
 		if names, ok := VaryNames(fields("Vary: " + bad)); ok {
 			t.Errorf("Vary: %s: %q", bad, names)
 		}

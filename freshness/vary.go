@@ -35,10 +35,11 @@ func VaryNames(f *exchange.Fields) (names []string, ok bool) {
 }
 
 // OfHop reports whether a proxy hop writes the field of this name, in lower case, by
-// itself: what a client sends under it is not what its upstream selects by.
+// itself: what a client sends under it is not what its upstream selects by. Those that say
+// what the key says too, scheme and host, are not among them.
 func OfHop(name string) bool {
 	switch name {
-	case "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded", "via":
+	case "x-real-ip", "x-forwarded-for", "forwarded", "via":
 		return true
 	}
 	return false

@@ -26,6 +26,9 @@ func AppendStatus(b []byte, status int) []byte {
 	case 500:
 		return append(b, 0x80|14)
 	}
+	if status < 100 || status > 999 {
+		panic("BUG: h2: status is no three digits")
+	}
 	return strconv.AppendInt(append(b, 8, 3), int64(status), 10)
 }
 

@@ -129,6 +129,7 @@ func (p *hop) trailers() *exchange.Fields {
 	f := p.x.BodyTrailers()
 	if f != nil {
 		extproc.StripTrailers(f)
+		f.DelFunc(func(fd exchange.Field) bool { return p.x.Req.Fields.HasToken("Connection", fd.Name) })
 	}
 	return f
 }
