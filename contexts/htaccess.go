@@ -187,7 +187,7 @@ func (v *VHost) scriptFor(name string) (s *Script, handler bool) {
 func (v *VHost) handlerOf(x *exchange.Exchange, l *local, suffix string) (s *Script, handler, off bool) {
 	if l != nil && l.settings != nil {
 		said, isType, isOff := l.settings.Handler(suffix)
-		if off = isOff; said != "" && !off {
+		if off = isOff; said != "" {
 			s, handler = v.scriptFor(said)
 			handler = handler || !isType
 		}

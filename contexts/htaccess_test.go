@@ -305,8 +305,20 @@ func TestHtaccessHandlers(t *testing.T) {
 		"unheard/.htaccess": "<IfModule mod_unheard_of.c>\n<Files *>\nphp_flag engine off\n</Files>\n</IfModule>", "unheard/a.php": "source", "none/.htaccess": "SetHandler none", "none/a.php": "source", "none/b.txt": "text",
 		"rm/.htaccess": "RemoveHandler .php", "rm/a.php": "source", "odd/.htaccess": "SetHandler server-status", "odd/b.txt": "text",
 		"t/.htaccess": "RewriteEngine on\nRewriteRule ^a\\.inc$ - [T=application/x-httpd-php]\nRewriteRule ^b\\.txt$ - [H=text/x-b]\nRewriteRule ^c\\.php$ - [T=text/plain]",
-		"t/a.inc":     "source", "t/b.txt": "text", "t/c.php": "source"})
+		"t/a.inc":     "source", "t/b.txt": "text", "t/c.php": "source",
+		"force/.htaccess": "ForceType application/x-httpd-php", "force/a.inc": "source", "force/api": "source",
+		"force/none/.htaccess": "ForceType none", "force/none/a.inc": "text", "force/odd/.htaccess": "AddType text/plain .inc\nSetHandler none", "force/odd/a.inc": "source",
+		"forced/.htaccess": "<Files api>\nForceType application/x-httpd-php\n</Files>", "forced/api": "source", "forced/b.txt": "text",
+		"plain/.htaccess": "SetHandler none\nForceType text/plain", "plain/a.php": "source", "plain/b.txt": "text"})
 	s.want("/a.inc", "200 source")
+	s.want("/force/a.inc", "200 php /force/a.inc /force/a.inc")
+	s.want("/force/api", "200 php /force/api /force/api")
+	s.want("/force/none/a.inc", "200 text")
+	s.want("/force/odd/a.inc", "403")
+	s.want("/forced/api", "200 php /forced/api /forced/api")
+	s.want("/forced/b.txt", "200 text")
+	s.want("/plain/a.php", "403")
+	s.want("/plain/b.txt", "200 text")
 	s.want("/add/a.inc", "200 php /add/a.inc /add/a.inc")
 	s.want("/add/b.txt", "200 text")
 	s.want("/type/a.inc/info", "200 php /type/a.inc /type/a.inc/info")
@@ -326,6 +338,7 @@ func TestHtaccessHandlers(t *testing.T) {
 	s.Scripts = map[string]*Script{}
 	s.want("/add/a.inc", "503")
 	s.want("/type/a.inc", "503")
+	s.want("/forced/api", "503")
 	s.want("/t/a.inc", "503")
 }
 

@@ -494,7 +494,7 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 		return v.list(x, r, l)
 	}
 	said, handler, off := v.handlerOf(x, l, docroot.Suffix(res.Filename))
-	if handler && !off {
+	if handler {
 		verdict = docroot.Script
 	}
 	if verdict != docroot.Script {

@@ -278,25 +278,46 @@ func (s *Settings) MaxBody() int64 {
 }
 
 // Handler is the name of the handler for files with a suffix (lower case, no dot), by
-// SetHandler and AddHandler, or by AddType, which names a media type (isType). off says
-// that a directive takes handlers away.
+// SetHandler and AddHandler, or by ForceType and AddType, which name a media type
+// (isType). off says that a directive takes handlers away; a type that is forced is told
+// all the same, as its files are no text.
 func (s *Settings) Handler(suffix string) (name string, isType, off bool) {
+	forced := s.forced()
 	for i := len(s.list) - 1; i >= 0; i-- {
 		said := s.list[i]
 		if said.noScripts != "" {
-			return "", false, true
+			return forced, forced != "", true
 		}
-		if h := said.handler; h != "" {
-			return h, false, isNone(h)
+		h := said.handler
+		if h == "" {
+			v, ok := lastOf(said.handlers, suffix)
+			if h = v; ok && h == "" {
+				h = "none"
+			}
 		}
-		if v, ok := lastOf(said.handlers, suffix); ok {
-			return v, false, isNone(v)
+		if h != "" && isNone(h) {
+			return forced, forced != "", true
 		}
-		if v, ok := lastOf(said.types, suffix); ok {
+		if h != "" {
+			return h, false, false
+		}
+		if v, ok := lastOf(said.types, suffix); ok && forced == "" {
 			return v, true, v == ""
 		}
 	}
-	return "", false, false
+	return forced, forced != "", false
+}
+
+// forced is the type of ForceType, "" for none.
+func (s *Settings) forced() string {
+	for i := len(s.list) - 1; i >= 0; i-- {
+		if f := s.list[i].force; strings.EqualFold(f, "none") {
+			return ""
+		} else if f != "" {
+			return f
+		}
+	}
+	return ""
 }
 
 // isNone reports the names by which handlers are taken away.
@@ -307,7 +328,7 @@ func isNone(name string) bool {
 // Handles reports whether anything is said about handlers.
 func (s *Settings) Handles() bool {
 	for _, said := range s.list {
-		if said.noScripts != "" || said.handler != "" || len(said.handlers)+len(said.types) > 0 {
+		if said.noScripts != "" || said.handler != "" || said.force != "" || len(said.handlers)+len(said.types) > 0 {
 			return true
 		}
 	}
@@ -372,7 +393,7 @@ func (s *Settings) describe(x *exchange.Exchange) {
 	name := x.Resource.Name
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	_, suffixes, _ := strings.Cut(name, ".")
-	forced, charset := "", ""
+	charset := ""
 	for _, said := range s.list {
 		for suffix := range strings.SplitSeq(strings.ToLower(suffixes), ".") {
 			if v, ok := lastOf(said.types, suffix); ok && v != "" {
@@ -388,14 +409,11 @@ func (s *Settings) describe(x *exchange.Exchange) {
 				f.Set("Content-Encoding", v)
 			}
 		}
-		if said.force != "" {
-			forced = said.force
-		}
 		if said.noTag {
 			f.Del("ETag")
 		}
 	}
-	if forced != "" && !strings.EqualFold(forced, "none") {
+	if forced := s.forced(); forced != "" {
 		media, charset = forced, ""
 	}
 	if charset != "" {
