@@ -421,6 +421,7 @@ func (b *builder) buildScripts(h *host) {
 	for _, s := range sourceSuffixes {
 		h.out.Scripts[s] = &contexts.Script{Handler: answer(503, "handler_unresolved", "no script handler for suffix %q", s)}
 	}
+	reserved := b.reserveTypes(h)
 	for _, list := range [][]*xmlconf.ScriptHandler{b.cfg.Server.ScriptHandlers, h.Conf.ScriptHandlers} {
 		scripts := map[string]bool{} // of this list
 		for _, sh := range list {
@@ -437,6 +438,7 @@ func (b *builder) buildScripts(h *host) {
 			}
 		}
 	}
+	b.reportReserved(h, reserved)
 	if !h.Decl.EnableScript {
 		for suffix := range h.out.Scripts {
 			h.out.Scripts[suffix] = &contexts.Script{Handler: answer(403, "access_denied", "virtual host %q has enableScript 0", h.Name)}

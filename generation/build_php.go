@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -118,4 +119,27 @@ func (b *builder) checkPHP(h *host, sh *xmlconf.ScriptHandler, p *processor) {
 	}
 	b.fs.Warn("W-PHP-INI", h.Conf.At("phpIniOverride"), "run PHP behind LSAPI, declare the FastCGI processor in the virtual host, or set them where it is started",
 		"virtual host %q: processor %q of its scripts is not told the settings of phpIniOverride: a PHP behind FastCGI keeps them for the requests of others", h.Name, sh.Handler)
+}
+
+// reserveTypes closes the suffixes to which the MIME table gives a type that runs files:
+// they are to run, and never to be shown. A script handler says who runs them.
+func (b *builder) reserveTypes(h *host) map[string]*contexts.Script {
+	reserved := map[string]*contexts.Script{}
+	for suffix, typ := range b.cfg.Mime.Types() {
+		if runs(typ) && h.out.Scripts[suffix] == nil {
+			reserved[suffix] = &contexts.Script{Handler: answer(503, "handler_unresolved", "no script handler for suffix %q, of type %s", suffix, typ)}
+		}
+	}
+	maps.Copy(h.out.Scripts, reserved)
+	return reserved
+}
+
+// reportReserved tells of the suffixes of reserveTypes that nobody runs.
+func (b *builder) reportReserved(h *host, reserved map[string]*contexts.Script) {
+	for _, suffix := range slices.Sorted(maps.Keys(reserved)) {
+		if h.out.Scripts[suffix] == reserved[suffix] {
+			b.fs.Warn("W-SCRIPT-UNROUTABLE", b.cfg.Server.At("mime"), "name the suffix in a scriptHandler",
+				"virtual host %q: the MIME table gives suffix %q to an application, and no scriptHandler does; these files answer 503", h.Name, suffix)
+		}
+	}
 }

@@ -168,3 +168,25 @@ func TestPHPConfig(t *testing.T) {
 	f("a processor of the name", `<phpConfig><address>uds://none.sock</address></phpConfig><extProcessorList><extProcessor><type>lsapi</type><name>php</name><address>`+php+`</address></extProcessor></extProcessorList>
 		<scriptHandlerList><scriptHandler><suffix>php</suffix><type>lsapi</type><handler>php</handler></scriptHandler></scriptHandlerList>`, "", "lsapi 200, none 503, static 200")
 }
+
+// R-STATIC-10: a suffix of which the MIME table says that its files run is never shown.
+func TestTypesThatRun(t *testing.T) {
+	f := func(vhost string, want int, source bool, findings string) {
+		t.Helper()
+		ask, fs := safetyParts{server: `<mime>conf/mime.properties</mime>`, vhost: vhost,
+			files: map[string]string{"../conf/mime.properties": "inc = application/x-httpd-php\ntxt = text/plain\n", "x.inc": "<?php", "x.txt": "text"}}.build(t)
+		if status, body := ask("/x.inc"); status != want || strings.Contains(body, "<?php") != source {
+			t.Errorf("%s: %d %q", vhost, status, body)
+		}
+		if status, _ := ask("/x.txt"); status != 200 {
+			t.Errorf("%s: text: %d", vhost, status)
+		}
+		if list := fmt.Sprint(fs.All()); (findings == "") != (len(fs.All()) == 0) || !strings.Contains(list, findings) {
+			t.Errorf("%s: %s", vhost, list)
+		}
+	}
+	f("", 503, false, "W-SCRIPT-UNROUTABLE")
+	f(`<scriptHandlerList><scriptHandler><suffix>inc</suffix><type>static</type></scriptHandler></scriptHandlerList>`, 200, true, "")
+	f(`<extProcessorList><extProcessor><type>lsapi</type><name>ls</name><address>`+scriptApp(t, "lsapi")+`</address></extProcessor></extProcessorList>
+		<scriptHandlerList><scriptHandler><suffix>inc</suffix><type>lsapi</type><handler>ls</handler></scriptHandler></scriptHandlerList>`, 200, false, "")
+}
