@@ -530,6 +530,9 @@ func (v *VHost) openFile(x *exchange.Exchange, r *route, l *local) error {
 	if l != nil && l.settings != nil {
 		x.PHP = l.settings.PHP(x.PHP)
 	}
+	if rewrite.EngineOff(x.PHP) {
+		return exchange.Fail(403, "access_denied", "%s: the settings of PHP let no script run here", x.Resource.Name)
+	}
 	r.handler, r.kind = s.Handler, s.Serves
 	x.Route.Scope, x.Route.Group = s.Scope, s.Group
 	if r.label == "static" {

@@ -66,6 +66,7 @@ func (b *builder) buildContext(h *host, c *xmlconf.Context) *contexts.Context {
 	out.Edits, out.Pages, out.PHP = buildEdits(a), a.pages, a.php
 	b.buildContextCache(h, c, out)
 	b.checkAnswers(c, out)
+	b.checkContextPHP(h, c, out, a)
 	b.checkPages(c.ErrorPages)
 	if !b.buildKind(h, c, out, a) {
 		return nil
@@ -143,6 +144,9 @@ func (b *builder) buildKind(h *host, c *xmlconf.Context, out *contexts.Context, 
 		case !h.Decl.EnableScript || !c.EnableScript:
 			out.Kind = contexts.App
 			out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
+		case b.stopsPHP(c):
+			out.Kind = contexts.App
+			out.Handler = answer(403, "access_denied", "context %q: engine off", c.URI)
 		case typ == "cgi":
 			b.buildCGIContext(h, c, out)
 		default:
@@ -356,6 +360,8 @@ func (b *builder) buildBalancerContext(h *host, c *xmlconf.Context, out *context
 		b.useRetry(p, c)
 	case !h.Decl.EnableScript || !c.EnableScript:
 		out.Handler = answer(403, "access_denied", "context %q: enableScript 0", c.URI)
+	case b.stopsPHP(c):
+		out.Handler = answer(403, "access_denied", "context %q: engine off", c.URI)
 	default:
 		out.Serves, out.Scope, out.Group = serves(p), p.scope, p.decl.Name
 		if b.refusePHP(h, c, p, out) {
@@ -430,15 +436,18 @@ func (b *builder) buildScripts(h *host) {
 				switch {
 				case !strings.EqualFold(sh.Type, "static"):
 					h.out.Scripts[suffix], scripts[suffix] = b.buildScript(h, sh), true
+					h.setRunner(suffix, sh)
 				case scripts[suffix]:
 					b.fs.Error("E-DUPNAME", sh.At("suffix"), "remove one", "scriptHandler %s: the same list makes it a script and static: it stays a script", suffix)
 				default:
 					delete(h.out.Scripts, suffix)
+					delete(h.runners, suffix)
 				}
 			}
 		}
 	}
 	b.reportReserved(h, reserved)
+	b.checkPHP(h)
 	if !h.Decl.EnableScript {
 		for suffix := range h.out.Scripts {
 			h.out.Scripts[suffix] = &contexts.Script{Handler: answer(403, "access_denied", "virtual host %q has enableScript 0", h.Name)}
@@ -466,7 +475,6 @@ func (b *builder) buildScript(h *host, sh *xmlconf.ScriptHandler) *contexts.Scri
 		return &contexts.Script{Handler: answer(503, reasonFor(kind), "processor %q: %s", sh.Handler, p.fault)}
 	}
 	out := &contexts.Script{Serves: serves(p), Scope: p.scope, Group: p.decl.Name}
-	b.checkPHP(h, sh, p)
 	if p.runs == xmlconf.KindProxy {
 		out.Handler = b.buildProxy(h, p, nil, nil)
 	} else {

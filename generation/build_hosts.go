@@ -27,6 +27,7 @@ type host struct {
 	authorizers map[*processor]*script.Authorizer
 	adHoc       map[string]*processor // hosts that rules with [P] name, by address
 	answers     answers               // where no context says anything
+	runners     map[string]runner     // of scripts, by suffix
 	dynamic     bool                  // rules with [P] make names of processors of requests
 }
 

@@ -111,14 +111,91 @@ func quoteINI(v string) string {
 	panic("BUG: rewrite.PHPSetting lets no such value pass")
 }
 
+// runner is who runs the files of a suffix in a host.
+type runner struct {
+	handler *xmlconf.ScriptHandler
+	p       *processor
+}
+
+// setRunner notes who runs a suffix; a handler whose processor cannot be had answers 503.
+func (h *host) setRunner(suffix string, sh *xmlconf.ScriptHandler) {
+	if h.runners == nil {
+		h.runners = map[string]runner{}
+	}
+	delete(h.runners, suffix)
+	if p := h.procs.find(kindOf(strings.ToLower(sh.Type)), sh.Handler); p != nil && p.fault == "" {
+		h.runners[suffix] = runner{sh, p}
+	}
+}
+
+// runnersOfPHP returns who runs files that are PHP's by their suffix, each once.
+func (h *host) runnersOfPHP() (list []runner) {
+	for _, suffix := range slices.Sorted(maps.Keys(h.runners)) {
+		php := strings.Contains(suffix, "php") || slices.Contains(sourceSuffixes, suffix)
+		if r := h.runners[suffix]; php && !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
 // checkPHP tells of settings that do not reach the PHP of a script handler.
-func (b *builder) checkPHP(h *host, sh *xmlconf.ScriptHandler, p *processor) {
-	if len(h.answers.php) == 0 || p.runs == xmlconf.KindLSAPI || b.fastCGIVariables(h, p) != nil ||
-		!slices.ContainsFunc(sh.Suffixes, func(s string) bool { return strings.Contains(strings.ToLower(s), "php") }) {
+func (b *builder) checkPHP(h *host) {
+	if len(h.answers.php) == 0 {
 		return
 	}
-	b.fs.Warn("W-PHP-INI", h.Conf.At("phpIniOverride"), "run PHP behind LSAPI, declare the FastCGI processor in the virtual host, or set them where it is started",
-		"virtual host %q: processor %q of its scripts is not told the settings of phpIniOverride: a PHP behind FastCGI keeps them for the requests of others", h.Name, sh.Handler)
+	for _, r := range h.runnersOfPHP() {
+		if r.p.runs == xmlconf.KindLSAPI || b.fastCGIVariables(h, r.p) != nil {
+			continue
+		}
+		b.fs.Warn("W-PHP-INI", h.Conf.At("phpIniOverride"), "run PHP behind LSAPI, declare the FastCGI processor in the virtual host, or set them where it is started",
+			"virtual host %q: processor %q of its scripts is not told the settings of phpIniOverride: a PHP behind FastCGI keeps them for the requests of others", h.Name, r.handler.Handler)
+	}
+}
+
+// stopsPHP reports whether a context says that no script runs in it.
+func (b *builder) stopsPHP(c *xmlconf.Context) bool {
+	own, _ := b.phpSettings(c.PHPIniOverride, &c.Block, false)
+	return rewrite.EngineOff(own)
+}
+
+// checkContextPHP closes a context of which an administrator's setting does not reach
+// who runs its scripts, and tells of others. engine is nobody's to be told: it is seen
+// to before anybody is asked.
+func (b *builder) checkContextPHP(h *host, c *xmlconf.Context, out *contexts.Context, a answers) {
+	own, _ := b.phpSettings(c.PHPIniOverride, &c.Block, false)
+	if len(own) == 0 || !h.Decl.EnableScript || !c.EnableScript {
+		return
+	}
+	var procs []*processor
+	switch typ := strings.ToLower(c.Type); typ {
+	case "", "null", "static":
+		for _, r := range h.runnersOfPHP() {
+			procs = append(procs, r.p)
+		}
+	case "fcgi", "fastcgi", "cgi", "loadbalancer":
+		if p := h.procs.find(kindOf(typ), c.Handler); p != nil && p.runs == xmlconf.KindFastCGI {
+			procs = append(procs, p)
+		}
+	}
+	for _, p := range procs {
+		told := p.runs == xmlconf.KindLSAPI
+		same := !told && b.fastCGIVariables(h, p) != nil // what the host says, and no more
+		for _, s := range a.php {
+			if told || s.Name == "engine" || same && slices.Contains(h.answers.php, s) ||
+				!slices.ContainsFunc(own, func(o exchange.Setting) bool { return o.Name == s.Name }) {
+				continue
+			}
+			const hint = "run PHP behind LSAPI, or write it in the virtual host, whose FastCGI processors are told"
+			if s.Fixed {
+				b.shut(c, out, c.TextAt("phpIniOverride"), hint, "phpIniOverride: processor "+p.decl.Name+" cannot be told "+s.Name+" for one context alone")
+				return
+			}
+			b.fs.Warn("W-PHP-INI", c.TextAt("phpIniOverride"), hint,
+				"context %q: processor %q of its scripts is not told the settings of phpIniOverride: a PHP behind FastCGI keeps them for the requests of others", c.URI, p.decl.Name)
+			break
+		}
+	}
 }
 
 // reserveTypes closes the suffixes to which the MIME table gives a type that runs files:

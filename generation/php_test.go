@@ -117,7 +117,7 @@ func TestSettingsOfPHP(t *testing.T) {
 			n++
 		}
 	}
-	if n != 1 { // of suffix php7
+	if n != 3 { // of suffix php7, and of what context /c/ says to php5 and php7
 		t.Errorf("%d findings: %v", n, fs.All())
 	}
 }
@@ -189,4 +189,54 @@ func TestTypesThatRun(t *testing.T) {
 	f(`<scriptHandlerList><scriptHandler><suffix>inc</suffix><type>static</type></scriptHandler></scriptHandlerList>`, 200, true, "")
 	f(`<extProcessorList><extProcessor><type>lsapi</type><name>ls</name><address>`+scriptApp(t, "lsapi")+`</address></extProcessor></extProcessorList>
 		<scriptHandlerList><scriptHandler><suffix>inc</suffix><type>lsapi</type><handler>ls</handler></scriptHandler></scriptHandlerList>`, 200, false, "")
+}
+
+// R-SAFE-1: what an administrator says of PHP in a context reaches who runs its scripts,
+// or the context is closed. Where the engine is off, no script runs.
+func TestContextSettingsOfPHP(t *testing.T) {
+	ls, fc := echoSettings(t, "lsapi"), echoSettings(t, "fcgi")
+	const context = `<contextList><context><type>%s</type><uri>/c/</uri><location>$DOC_ROOT/c/</location><handler>own</handler><phpIniOverride>%s</phpIniOverride></context></contextList>`
+	f := func(kind, host, typ, text string, want int, findings string) {
+		t.Helper()
+		address := fc
+		if kind == "lsapi" {
+			address = ls
+		}
+		processor := func(name, kind, address string) string {
+			return `<extProcessorList><extProcessor><type>` + kind + `</type><name>` + name + `</name><address>` + address + `</address></extProcessor></extProcessorList>`
+		}
+		handler := func(kind, name string) string {
+			return `<scriptHandlerList><scriptHandler><suffix>php</suffix><type>` + kind + `</type><handler>` + name + `</handler></scriptHandler></scriptHandlerList>`
+		}
+		ask, fs := safetyParts{server: processor("all", "fcgi", fc) + handler("fcgi", "all"),
+			vhost: host + processor("own", kind, address) + handler(kind, "own") + fmt.Sprintf(context, typ, text),
+			files: map[string]string{"c/x.php": "<?php", "c/x.txt": "text", "x.php": ""}}.build(t)
+		if status, body := ask("/c/x.php"); status != want || strings.Contains(body, "<?php") {
+			t.Errorf("%s %s %s: %d %q", kind, typ, text, status, body)
+		}
+		if status, _ := ask("/c/x.txt"); typ == "null" && want != 503 && status != 200 {
+			t.Errorf("%s %s: a file: %d", kind, text, status)
+		}
+		var codes []string
+		for _, fd := range fs.All() {
+			codes = append(codes, fd.Code)
+		}
+		if got := strings.Join(codes, " "); got != findings {
+			t.Errorf("%s %s %s: %v, want %s", kind, typ, text, fs.All(), findings)
+		}
+	}
+	const host = "<phpIniOverride>php_admin_value open_basedir /srv</phpIniOverride>"
+	f("lsapi", "", "null", "php_admin_value open_basedir /srv", 200, "")
+	f("lsapi", host, "null", "php_value a b", 200, "") // the server's processor runs nothing here
+	f("lsapi", "", "null", "php_flag engine off", 403, "")
+	f("fcgi", "", "null", "php_admin_value open_basedir /srv", 503, "E-CLOSED")
+	f("fcgi", host, "null", "php_admin_value open_basedir /srv", 200, "")
+	f("fcgi", host, "null", "php_admin_value open_basedir /", 503, "E-CLOSED")
+	f("fcgi", "", "null", "php_value a b", 200, "W-PHP-INI")
+	f("fcgi", "", "null", "php_flag engine off", 403, "")
+	f("fcgi", "", "null", "php_admin_flag engine off", 403, "")
+	f("fcgi", "<phpIniOverride>php_flag engine off</phpIniOverride>", "null", "php_flag engine on", 200, "")
+	f("fcgi", "<phpIniOverride>php_flag engine off</phpIniOverride>", "null", "", 403, "")
+	f("fcgi", "", "fcgi", "php_admin_value open_basedir /srv", 503, "E-CLOSED")
+	f("fcgi", "", "fcgi", "php_flag engine off", 403, "")
 }

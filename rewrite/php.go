@@ -99,6 +99,17 @@ func MergePHP(base []exchange.Setting, more ...exchange.Setting) []exchange.Sett
 	return list
 }
 
+// EngineOff reports that the settings let no script run. A PHP that is asked all the
+// same shows its source.
+func EngineOff(list []exchange.Setting) bool {
+	for i := range list {
+		if s := &list[i]; s.Name == "engine" {
+			return s.Value == "" || s.Value == "0" || engineOff([]string{s.Name, s.Value})
+		}
+	}
+	return false
+}
+
 // PHP returns base with the settings of PHP that the files say behind it. base stays as
 // it is.
 func (s *Settings) PHP(base []exchange.Setting) []exchange.Setting {

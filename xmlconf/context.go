@@ -43,7 +43,7 @@ type Context struct {
 	ErrorPages       []*ErrorPage `conf:"customErrorPages/errorPage" doc:"own error pages, beside those of what is around"`
 	CachePolicy      *CachePolicy `conf:"cachePolicy" doc:"page cache, where the virtual host has one; what is not written is as around the context"`
 
-	PHPIniOverride  string           `conf:"phpIniOverride" unit:"text" doc:"as in the virtual host, behind what that says; to PHP behind LSAPI alone"`
+	PHPIniOverride  string           `conf:"phpIniOverride" unit:"text" doc:"as in the virtual host, behind what that says; to PHP behind LSAPI alone: where FastCGI runs the scripts, php_admin_value and php_admin_flag close the context"`
 	URIMatch        string           `conf:"uriMatch" range:"prefix|exact|pattern|regex" default:"prefix" as:"honoured,strict" doc:"how uri matches: prefix by whole segments; exact, the whole path; pattern, the whole path, where :name is one segment and * at the end the rest; regex, RE2, as after exp:. All but prefix go first, in the order of the file"`
 	Methods         []string         `conf:"methods" as:"honoured,strict" doc:"methods that it serves, absent: all; for others the search goes on, but its restrictions hold"`
 	StripPrefix     string           `conf:"stripPrefix" as:"honoured,strict" doc:"whole segments taken off the path before the request goes upstream, however they are escaped; an empty path becomes /"`
