@@ -198,7 +198,7 @@ type errorHead struct{ e *exchange.Error }
 func (h *errorHead) Head(x *exchange.Exchange) bool {
 	f := &x.Resp.Fields
 	x.Resp.Status = h.e.Status
-	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-Range", "Location"} {
+	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-Range", "Location", "Expires"} {
 		f.Del(name)
 	}
 	for _, e := range h.e.Fields {
