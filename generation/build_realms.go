@@ -14,19 +14,31 @@ import (
 
 // buildRealm sets who may have a context, by password (R-ACL-7). A realm that is not
 // declared, or is of a kind that is not built, closes the context; one whose files
-// cannot be read closes it for as long as they cannot.
+// cannot be read closes it for as long as they cannot. Where a context says only whom it
+// requires, the realm is that of the context around it.
 func (b *builder) buildRealm(h *host, c *xmlconf.Context, out *contexts.Context) {
-	if c.Realm == "" {
+	name, title := c.Realm, c.AuthName
+	if name == "" && c.Required != "" && c.Written("required") {
+		for _, around := range enclosing(h.Conf.Contexts, c) { // the innermost counts
+			if around.Realm != "" {
+				name, title = around.Realm, or(c.AuthName, around.AuthName)
+			}
+		}
+		if name == "" {
+			b.shut(c, out, c.At("required"), "name a realm", "required: neither the context nor one around it has a realm")
+		}
+	}
+	if name == "" {
 		return
 	}
-	decl := realmOf(h.Conf, c.Realm)
+	decl := realmOf(h.Conf, name)
 	switch {
 	case decl == nil:
 		hint := "declare it in realmList of the virtual host"
-		if meant := xmlconf.Suggest(c.Realm, realmNames(h.Conf)); meant != "" {
+		if meant := xmlconf.Suggest(name, realmNames(h.Conf)); meant != "" {
 			hint = "is " + meant + " meant?"
 		}
-		b.shut(c, out, c.At("realm"), hint, "realm "+c.Realm+" is not declared")
+		b.shut(c, out, c.At("realm"), hint, "realm "+name+" is not declared")
 		return
 	case !strings.EqualFold(decl.Type, "file"):
 		b.shut(c, out, decl.At("type"), "use a realm of type file", "realm "+decl.Name+" is of type "+decl.Type+", which is not implemented")
@@ -40,7 +52,7 @@ func (b *builder) buildRealm(h *host, c *xmlconf.Context, out *contexts.Context)
 		b.shut(c, out, c.At("required"), "write valid-user, user NAME, or group NAME", "required: "+err.Error())
 		return
 	}
-	out.Realm = access.NewGuard(b.realm(h.Name, decl, fmt.Sprintf("context %q", c.URI), c.Required), or(c.AuthName, decl.Name), need)
+	out.Realm = access.NewGuard(b.realm(h.Name, decl, fmt.Sprintf("context %q", c.URI), c.Required), or(title, decl.Name), need)
 }
 
 // buildPurgers is the guard of a host's purgeRealm, nil for none. A realm that cannot be
