@@ -129,8 +129,6 @@ var Codes = []Code{
 		Do: "Write a value of the range.", Treatment: xmlconf.NoEffect},
 	{Code: "W-RESERVED", Severity: "warn", Means: "The type of a processor is known and not built. What names it answers 503.", Do: "Use fcgi.", Treatment: xmlconf.Refused},
 	{Code: "W-RESPBUFFER", Severity: "warn", Means: "Answers of applications always stream, whatever respBuffer says: a slow client keeps the application busy while it reads.", Treatment: xmlconf.NoEffect},
-	{Code: "W-RESTRAINED", Severity: "warn", Means: "A context of a restrained virtual host has its files outside vhRoot. LiteSpeed refuses them, httpjet serves them.",
-		Do: "Remove the context, or set restrained 0.", Treatment: xmlconf.Changed},
 	{Code: "W-RETRY-WRITES", Severity: "warn", Means: "Requests that write are repeated: an application may do the same twice.", Do: "Leave them out, or require an Idempotency-Key."},
 	{Code: "W-REWRITE", Severity: "warn", Means: "Something in rewrite rules has no effect: a directive that is none, a flag, a variable that stands for nothing.",
 		Do: "Remove it, or correct its name.", Treatment: xmlconf.NoEffect},

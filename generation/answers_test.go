@@ -160,7 +160,7 @@ func TestErrorPages(t *testing.T) {
 		return "<errorPage><errCode>" + code + "</errCode><url>" + url + "</url></errorPage>"
 	}
 	ask, fs := safetyParts{
-		vhost: `<customErrorPages>` + page("404, 403", "/e/missing.html") + page("405", "/e/none.html") + page("416", "http://other.test/416") + `</customErrorPages><contextList>
+		vhost: `<expires><enableExpires>1</enableExpires><expiresDefault>A1000</expiresDefault></expires><customErrorPages>` + page("404, 403", "/e/missing.html") + page("405", "/e/none.html") + page("416", "http://other.test/416") + `</customErrorPages><contextList>
 			<context><uri>/shut/</uri><allowBrowse>0</allowBrowse></context>
 			<context><uri>/in/</uri><customErrorPages>` + page("404", "/e/in.html?x=1") + `</customErrorPages></context>
 			<context><uri>/in/own/</uri><customErrorPages>` + page("404", "/shut/x.html") + `</customErrorPages></context>
@@ -180,6 +180,9 @@ func TestErrorPages(t *testing.T) {
 		}
 		if x.Req.Method != method {
 			t.Errorf("the log sees method %s", x.Req.Method)
+		}
+		if x.Resp.Fields.Has("Expires") != (status == 200) {
+			t.Errorf("%s %s: %v", method, path, x.Resp.Fields)
 		}
 	}
 	f("GET", "/nothing", 404, "own page")
@@ -299,6 +302,20 @@ func TestLocationOfExpressions(t *testing.T) {
 	f("/w/", 200, "homes")
 	f("/w/x.txt", 200, "homes")
 	f("/all/etc/passwd", 404, "")
+}
+
+// R-SAFE-1: who may have the files under an expression is said by the .htaccess files
+// from the directory down that its location begins with.
+func TestHtaccessUnderExpressions(t *testing.T) {
+	ask, fs := safetyParts{
+		vhost: `<htAccess><allowOverride>31</allowOverride></htAccess><context><uri>exp:^/u/([^/]+)/(.*)$</uri><location>$VH_ROOT/homes/$1/public/$2</location></context>`,
+		files: map[string]string{"../homes/ann/public/x.txt": "ann's", "../homes/bob/.htaccess": "Require all denied", "../homes/bob/public/x.txt": "bob's"},
+	}.build(t)
+	for path, want := range map[string]int{"/u/ann/x.txt": 200, "/u/bob/x.txt": 403, "/u/ann/none": 404} {
+		if got, _ := ask(path); got != want {
+			t.Errorf("%s: %d, want %d: %v", path, got, want, fs.All())
+		}
+	}
 }
 
 // R-STATIC-3: listings are made where autoIndex says so, of what a client could ask

@@ -178,8 +178,9 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 	}
 	o := b.rootOptions(h.Host)
 	o.Index, o.List = a.index, a.list
+	dir, uri := h.Conf.DocRoot, c.URI
 	if c.Location != "" {
-		dir, uri := filepath.Clean(c.Location), c.URI
+		dir = filepath.Clean(c.Location)
 		if out.Regexp != nil {
 			if dir, out.Map = mapping(c.Location, out.Regexp); dir == "/" {
 				b.shut(c, out, c.At("location"), "begin it with a directory", "the location of an expression could be any file")
@@ -192,9 +193,9 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 			return false
 		}
 		o.DocRoot, o.Dir, o.Prefix = o.Dir, dir, uri
-		b.reportOutside(h, c)
+		b.closeOutside(h, c, out, dir)
 	}
-	out.Dirs = b.buildContextDirs(h, or(c.Location, h.Conf.DocRoot))
+	out.Dirs = b.buildContextDirs(h, dir)
 	if c.Location != "" && out.Regexp == nil && !out.Exact {
 		out.Htaccess = b.buildContextHtaccess(h, c.URI, c.Location)
 	}
@@ -204,12 +205,25 @@ func (b *builder) buildStaticContext(h *host, c *xmlconf.Context, out *contexts.
 	return true
 }
 
-// reportOutside tells of a location that LiteSpeed refuses in a restrained host.
-func (b *builder) reportOutside(h *host, c *xmlconf.Context) {
-	if dir := filepath.Clean(c.Location); h.Decl.Restrained && dir != h.Root && !strings.HasPrefix(dir, strings.TrimSuffix(h.Root, "/")+"/") {
-		b.fs.Warn("W-RESTRAINED", c.At("location"), "remove the context, or set restrained 0",
-			"context %q: location %s lies outside vhRoot of a restrained virtual host; its files are served all the same", c.URI, c.Location)
+// closeOutside closes a context with files in dir, where a restrained host may not have
+// any: as in LiteSpeed, they are refused.
+func (b *builder) closeOutside(h *host, c *xmlconf.Context, out *contexts.Context, dir string) {
+	if !h.Decl.Restrained || within(dir, h.Root) {
+		return
 	}
+	b.shut(c, out, c.At("location"), "move the files into vhRoot, remove the context, or set restrained 0",
+		"location "+c.Location+" lies outside vhRoot of a restrained virtual host")
+}
+
+// within reports whether dir is root or lies below it, wherever links lead.
+func within(dir, root string) bool {
+	dir, root = filepath.Clean(dir), filepath.Clean(root)
+	if d, err := filepath.EvalSymlinks(dir); err == nil {
+		if r, err := filepath.EvalSymlinks(root); err == nil {
+			dir, root = d, r
+		}
+	}
+	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
 }
 
 // charset is what addDefaultCharset adds, "" for nothing. It goes into a field.
@@ -385,7 +399,7 @@ func (b *builder) buildCGIContext(h *host, c *xmlconf.Context, out *contexts.Con
 	}
 	o := b.rootOptions(h.Host)
 	o.DocRoot, o.Dir, o.Prefix, o.Restricted = o.Dir, filepath.Clean(c.Location), c.URI, 0
-	b.reportOutside(h, c)
+	b.closeOutside(h, c, out, c.Location)
 	if out.Root = b.newRoot(o, c.At("location")); out.Root == nil {
 		out.Kind, out.Handler = contexts.App, answer(503, "handler_unresolved", "cgi context %q: location", c.URI)
 		return

@@ -305,26 +305,29 @@ func TestSpelledFormats(t *testing.T) {
 	}
 }
 
-// R-STATIC-2: a restrained host stays in its vhRoot, as in LiteSpeed; a context
-// that leads out of it is told.
+// R-STATIC-2, R-SAFE-1: a restrained host stays in its vhRoot, as in LiteSpeed; a
+// context that leads out of it is closed.
 func TestRestrained(t *testing.T) {
 	p := safetyParts{root: "html", decl: "<restrained>1</restrained>",
-		vhost: `<context><uri>/o/</uri><location>../../out/</location></context><context><uri>/s/</uri><location>$VH_ROOT/shared/</location></context>`,
+		vhost: `<context><uri>/o/</uri><location>../../out/</location></context><context><uri>/s/</uri><location>$VH_ROOT/shared/</location></context>
+			<context><uri>/l/</uri><location>$DOC_ROOT/out/</location></context><context><uri>exp:^/re/(.*)$</uri><location>$VH_ROOT/../out/$1</location></context>
+			<context><uri>exp:^/sre/(.*)$</uri><location>$VH_ROOT/$1</location></context>`,
 		files: map[string]string{"www/up": "-> ../shared", "www/out": "-> ../../out", "shared/x.txt": "text", "../out/x.txt": "text"}}
 	p.docRoot = "html/www"
 	ask, fs := p.build(t)
-	for path, want := range map[string]int{"/up/x.txt": 200, "/s/x.txt": 200, "/out/x.txt": 404} {
+	for path, want := range map[string]int{"/up/x.txt": 200, "/s/x.txt": 200, "/out/x.txt": 404,
+		"/o/x.txt": 503, "/l/x.txt": 503, "/re/x.txt": 503, "/sre/shared/x.txt": 200} {
 		if got, _ := ask(path); got != want {
 			t.Errorf("%s: %d, want %d", path, got, want)
 		}
 	}
 	n := 0
 	for _, f := range fs.All() {
-		if f.Code == "W-RESTRAINED" {
+		if f.Code == "E-CLOSED" {
 			n++
 		}
 	}
-	if n != 1 {
+	if n != 3 {
 		t.Error(fs.All())
 	}
 }
@@ -443,8 +446,10 @@ func TestRealms(t *testing.T) {
 			<context><uri>/none/</uri><realm>N</realm></context>
 			<context><uri>/unknown/</uri><realm>X</realm></context>
 			<context><uri>/bad/</uri><realm>R</realm><required>ann</required></context>
+			<context><uri>/a/in/need/</uri><required>user ann</required></context>
+			<context><uri>exp:^/re/</uri><required>user ann</required></context>
 			</contextList>`,
-		files: map[string]string{"../conf/users": users, "a/in/x.txt": "text", "a/deny/x.txt": "leak", "get/x.txt": "text", "gone/x.txt": "leak",
+		files: map[string]string{"../conf/users": users, "a/in/x.txt": "text", "a/in/need/x.txt": "text", "re/x.txt": "text", "a/deny/x.txt": "leak", "get/x.txt": "text", "gone/x.txt": "leak",
 			"ldap/x.txt": "leak", "none/x.txt": "leak", "unknown/x.txt": "leak", "bad/x.txt": "leak"},
 	}
 	ask, fs := p.build(t)
@@ -469,11 +474,26 @@ func TestRealms(t *testing.T) {
 	f("/a/none.txt", "", 401)              // and none is told what there is
 	f("/get/x.txt", "ann:secret", 401)     // its realm is not for this method alone
 	f("/x.txt", "ann:secret", 401)
+	f("/a/in/need/x.txt", "bob:secret", 401) // another requirement of the realm around it
+	f("/a/in/need/x.txt", "ann:secret", 200)
+	f("/re/x.txt", "bob:secret", 401)
+	f("/re/x.txt", "ann:secret", 200)
 	for _, dir := range []string{"gone", "ldap", "none", "unknown", "bad"} {
 		f("/"+dir+"/x.txt", "bob:secret", 503)
 	}
 	if n := fs.Count(xmlconf.Error); n != 5 {
 		t.Errorf("%d errors: %v", n, fs.All())
+	}
+}
+
+// R-SAFE-1: users that a context requires, and no realm to know them by, close it.
+func TestRequiredWithoutRealm(t *testing.T) {
+	ask, fs := safetyParts{vhost: `<context><uri>/a/</uri><required>user ann</required></context><context><uri>/b/</uri><required></required></context>`,
+		files: map[string]string{"b/x.txt": "text"}}.build(t)
+	for path, want := range map[string]int{"/a/x.txt": 503, "/b/x.txt": 200} {
+		if got, _ := ask(path); got != want {
+			t.Errorf("%s: %d, want %d: %v", path, got, want, fs.All())
+		}
 	}
 }
 

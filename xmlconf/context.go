@@ -27,7 +27,7 @@ type Context struct {
 
 	Realm      string `conf:"realm" changed:"also asked for on [P] targets and WebSocket maps below the context, which LiteSpeed leaves open" doc:"name of a realm: Basic authentication; instead of that of a context around it"`
 	AuthName   string `conf:"authName" doc:"text of the challenge; absent: the name of the realm"`
-	Required   string `conf:"required" default:"valid-user" doc:"valid-user, user a b, group g"`
+	Required   string `conf:"required" default:"valid-user" doc:"valid-user, user a b, group g; without a realm of its own, of the realm of the context around it"`
 	Authorizer string `conf:"authorizer" expand:"1" doc:"fcgiauth application that is asked about the head of each request: 200 lets in, any other answer is the client's"`
 
 	ExternalRedirect bool         `conf:"externalRedirect" default:"1" doc:"redirect: 0 with a local path: the request goes on there, and the client does not see it"`

@@ -111,7 +111,7 @@ type VHostDecl struct {
 type HostSwitches struct {
 	AllowSymbolLink int    `conf:"allowSymbolLink" unit:"link" range:"0..2" default:"-1" doc:"follow symbolic links: 0 no, 1 yes, 2 if the owner matches; absent: the server's followSymbolLink"`
 	EnableScript    bool   `conf:"enableScript" default:"1" changed:"a path of a script suffix answers 403, never its source" when:"=0" doc:"0: script suffixes answer 403"`
-	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused"`
+	Restrained      bool   `conf:"restrained" default:"0" doc:"files outside vhRoot are refused; a context whose location lies there answers 503"`
 	SetUIDMode      int    `conf:"setUIDMode" range:"0..2" default:"0" doc:"2: programs that httpjet starts for this host run as the owner of docRoot, where no extUser is written: as root alone, from minUID on, else they answer 503; a processor of the server is started once more for it. 0, 1: as httpjet"`
 	VHUser          string `conf:"user" expand:"1" doc:"user that programs run as that httpjet starts for this host, where no extUser is written: as with setUIDMode 2; $VH_USER"`
 	VHGroup         string `conf:"group" expand:"1" doc:"group that they run as; that of user when absent"`
