@@ -85,11 +85,14 @@ func TestDecodeCorrupt(t *testing.T) {
 
 // A bomb costs neither time nor memory to speak of.
 func TestDecodeBomb(t *testing.T) {
-	zeros := make([]byte, 1<<20)
+	zeros, size := make([]byte, 1<<20), 256
+	if raced { // which takes minutes for so much, and sees as much in less
+		size = 32
+	}
 	for _, c := range coding.All {
 		var coded bytes.Buffer
 		z := NewEncoders(64<<20).lend(c, 5, &coded)
-		for range 256 { // 256 MiB
+		for range size {
 			z.Write(zeros)
 		}
 		z.Close()
@@ -135,6 +138,9 @@ func FuzzDecode(f *testing.F) {
 // The memory that an encoder is counted with is what it takes: no more than that, and
 // not half of it.
 func TestCosts(t *testing.T) {
+	if raced {
+		t.Skip("the race detector's own memory, and minutes; make test has this")
+	}
 	const n = 2
 	page := []byte(text(256 << 10))
 	for i, c := range coding.All {
