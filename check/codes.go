@@ -119,7 +119,7 @@ var Codes = []Code{
 	{Code: "W-NOVERIFY", Severity: "warn", Means: "Certificates of upstreams are not verified.", Do: "Name the authority in caFile."},
 	{Code: "W-P-SHADOWED", Severity: "warn", Means: "A rewrite rule sends to an upstream with [P] what a proxy context already takes: the context wins, so the rule never runs.",
 		Do: "Remove the rule, or make the context narrower.", Treatment: xmlconf.NoEffect},
-	{Code: "W-PHP-INI", Severity: "warn", Means: "Settings of PHP do not reach it: a line of phpIniOverride cannot be read and is left out, or the scripts run behind a FastCGI processor of the server, which would keep them for other hosts, or those of a context behind FastCGI. A line of php_admin_value or php_admin_flag that cannot be read closes what it stands in instead (E-CLOSED), and so does one of a context that its PHP cannot be told.",
+	{Code: "W-PHP-INI", Severity: "warn", Means: "Settings of PHP do not reach it: a line of phpIniOverride cannot be read and is left out, or the scripts run behind a FastCGI processor of the server, which would keep them for other hosts, or those of a context behind FastCGI. A line of php_admin_value or php_admin_flag that cannot be read closes what it stands in instead (E-CLOSED), and so does one that the PHP of a context or of a virtual host cannot be told.",
 		Do: "Write php_value NAME VALUE or php_flag NAME on; run PHP behind LSAPI, or declare the FastCGI processor in the virtual host.", Treatment: xmlconf.NoEffect},
 	{Code: "W-PROBE-CAP", Severity: "warn", Means: "The health checks together need more than the 16 probes that may run at once, if peers do not answer: some would be skipped.",
 		Do: "Make timeout shorter or interval longer."},

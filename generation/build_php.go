@@ -139,7 +139,8 @@ func (h *host) runnersOfPHP() (list []runner) {
 	return list
 }
 
-// checkPHP tells of settings that do not reach the PHP of a script handler.
+// checkPHP tells of settings that do not reach the PHP of a script handler, whose files
+// answer 503 if one of them is an administrator's.
 func (b *builder) checkPHP(h *host) {
 	if len(h.answers.php) == 0 {
 		return
@@ -148,8 +149,25 @@ func (b *builder) checkPHP(h *host) {
 		if r.p.runs == xmlconf.KindLSAPI || b.fastCGIVariables(h, r.p) != nil {
 			continue
 		}
-		b.fs.Warn("W-PHP-INI", h.Conf.At("phpIniOverride"), "run PHP behind LSAPI, declare the FastCGI processor in the virtual host, or set them where it is started",
+		const hint = "run PHP behind LSAPI, declare the FastCGI processor in the virtual host, or set them where it is started"
+		fixed := slices.IndexFunc(h.answers.php, func(s exchange.Setting) bool { return s.Fixed && s.Name != "engine" })
+		if fixed >= 0 {
+			b.shutRunner(h, r.p, hint, h.answers.php[fixed].Name)
+			continue
+		}
+		b.fs.Warn("W-PHP-INI", h.Conf.At("phpIniOverride"), hint,
 			"virtual host %q: processor %q of its scripts is not told the settings of phpIniOverride: a PHP behind FastCGI keeps them for the requests of others", h.Name, r.handler.Handler)
+	}
+}
+
+// shutRunner closes the suffixes that p runs in h, because it cannot be told a setting.
+func (b *builder) shutRunner(h *host, p *processor, hint, setting string) {
+	b.fs.Error("E-CLOSED", h.Conf.TextAt("phpIniOverride"), hint,
+		"virtual host %q: phpIniOverride: processor %q of its scripts cannot be told %s: a PHP behind FastCGI keeps it for the requests of others; they answer 503", h.Name, p.decl.Name, setting)
+	for suffix, r := range h.runners {
+		if r.p == p {
+			h.out.Scripts[suffix] = &contexts.Script{Handler: answer(503, "closed", "virtual host %q: processor %q cannot be told %s of phpIniOverride", h.Name, p.decl.Name, setting)}
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ type VHost struct {
 	EnableBr        bool     `conf:"enableBr" default:"1" doc:"brotli of this host, where the server has it"`
 	EnableQuic      bool     `conf:"enableQuic" default:"1" doc:"HTTP/3 is told to clients of this host by Alt-Svc"`
 	SetUIDMode      int      `conf:"setUIDMode" range:"0..2" default:"0" doc:"as in the declaration, and before it"`
-	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" doc:"php_value, php_flag, php_admin_value and php_admin_flag, one a line: to PHP behind LSAPI with each script, and to FastCGI processors of this host; what an administrator sets, neither scripts nor .htaccess files change"`
+	PHPIniOverride  string   `conf:"phpIniOverride" unit:"text" doc:"php_value, php_flag, php_admin_value and php_admin_flag, one a line: to PHP behind LSAPI with each script, and to FastCGI processors of this host: where others run the scripts, php_admin_value and php_admin_flag close these; what an administrator sets, neither scripts nor .htaccess files change"`
 
 	Confined
 
