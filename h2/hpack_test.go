@@ -336,3 +336,17 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// A status of another length would be read as a part of the next field.
+func TestStatusOfThreeDigits(t *testing.T) {
+	for _, status := range []int{-1, 0, 99, 1000} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d is encoded", status)
+				}
+			}()
+			AppendStatus(nil, status)
+		}()
+	}
+}

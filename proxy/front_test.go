@@ -246,12 +246,12 @@ func TestTrailersOnEveryFront(t *testing.T) {
 		}
 		io.Copy(io.Discard, r.Body)
 		got <- r.Trailer
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: down\r\nConnection: x\r\n\r\n")
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: down\r\nConnection: x\r\nX-LiteSpeed-Purge: *\r\nX-Httpjet-Proxy-Error: dial\r\n\r\n")
 	})
 	exchangetest.Run(t, func(t *testing.T, start func(exchange.Handler) *exchangetest.Server) {
 		s := start(handler(t, addr))
 		req, _ := http.NewRequest("POST", s.URL, io.NopCloser(strings.NewReader("body")))
-		req.Trailer = http.Header{"X-Sum": {"up"}}
+		req.Trailer = http.Header{"X-Sum": {"up"}, "X-Forwarded-For": {"192.0.2.1"}, "X_real_ip": {"192.0.2.1"}, "Via": {"1.1 evil"}, "Proxy": {"x"}}
 		r, err := s.Client.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -260,13 +260,36 @@ func TestTrailersOnEveryFront(t *testing.T) {
 		if b, err := io.ReadAll(r.Body); string(b) != "ok" || err != nil {
 			t.Fatalf("%q, %v", b, err)
 		}
-		if up := <-got; up.Get("X-Sum") != "up" {
+		if up := <-got; up.Get("X-Sum") != "up" || len(up) != 1 {
 			t.Errorf("upstream got trailers %v", up)
 		}
 		if r.Trailer.Get("X-Sum") != "down" || len(r.Trailer) != 1 {
 			t.Errorf("client got trailers %v", r.Trailer)
 		}
 	})
+}
+
+// A trailer that Connection names is of the hop before, as a field is.
+func TestNamedTrailers(t *testing.T) {
+	got := make(chan http.Header, 1)
+	addr, _ := upstream(t, func(c net.Conn, br *bufio.Reader) {
+		r, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		got <- r.Trailer
+		io.WriteString(c, ok)
+	})
+	c, err := net.Dial("tcp", exchangetest.Start(t, &exchangetest.Site{Handler: handler(t, addr)}, false).Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nConnection: x-own\r\nTrailer: X-Own, X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Own: 1\r\nX-Sum: 2\r\n\r\n")
+	if up := <-got; up.Get("X-Sum") != "2" || len(up) != 1 {
+		t.Errorf("upstream got trailers %v", up)
+	}
 }
 
 // Of an early hint only what is end to end reaches a client (G71).
