@@ -27,6 +27,8 @@ import (
 
 // builder holds what the parts of a build share.
 type builder struct {
+	runTypes map[string]string // of the MIME table: by suffix, those that run files
+
 	cfg      *xmlconf.Config
 	kept     *Kept
 	opt      Options

@@ -219,9 +219,13 @@ func (b *builder) checkContextPHP(h *host, c *xmlconf.Context, out *contexts.Con
 // reserveTypes closes the suffixes to which the MIME table gives a type that runs files:
 // they are to run, and never to be shown. A script handler says who runs them.
 func (b *builder) reserveTypes(h *host) map[string]*contexts.Script {
+	if b.runTypes == nil { // once, for thousands of hosts may follow
+		b.runTypes = b.cfg.Mime.Types()
+		maps.DeleteFunc(b.runTypes, func(_, typ string) bool { return !runs(typ) })
+	}
 	reserved := map[string]*contexts.Script{}
-	for suffix, typ := range b.cfg.Mime.Types() {
-		if runs(typ) && h.out.Scripts[suffix] == nil {
+	for suffix, typ := range b.runTypes {
+		if h.out.Scripts[suffix] == nil {
 			reserved[suffix] = &contexts.Script{Handler: answer(503, "handler_unresolved", "no script handler for suffix %q, of type %s", suffix, typ)}
 		}
 	}
