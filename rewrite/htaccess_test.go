@@ -255,6 +255,8 @@ func TestNoticesOfWhatCloses(t *testing.T) {
 	f("RewriteRule ^x - [F,Q]", closes(1, "rewriting"))
 	f("\n<IfModule mod_made_up.c>\n<Files x>\nRequire all denied\n</Files>\n</IfModule>", Notice{Line: 2, Directive: "<ifmodule>"}, closes(2, "<ifmodule>"))
 	f("<Else>\nDeny from all\n</Else>", Notice{Line: 1, Directive: "<else>"}, closes(1, "<else>"))
+	f("<IfModule mod_made_up.c>\nRequire all granted\nOrder allow,deny\nAllow from all\n</IfModule>", Notice{Line: 1, Directive: "<ifmodule>"})
+	f("<IfModule mod_made_up.c>\nOrder allow,deny\nAllow from all\nDeny from 192.0.2.1\n</IfModule>", Notice{Line: 1, Directive: "<ifmodule>"}, closes(1, "<ifmodule>"))
 	f("<Else>\nHeader set A b\n</Else>", Notice{Line: 1, Directive: "<else>"})
 }
 

@@ -36,9 +36,13 @@ type section struct {
 	secureLine  int
 }
 
-// restricts reports whether anything in s refuses somebody.
+// restricts reports whether anything in s refuses somebody: what lets everybody in does
+// not.
 func (s *section) restricts() bool {
-	return s.fault != 0 || len(s.require) > 0 || s.ordered || s.secure || slices.ContainsFunc(s.kids, (*section).restricts)
+	open := func(p predicate) bool { return p.kind == everybody }
+	required := len(s.require) > 0 && !slices.ContainsFunc(s.require, func(n node) bool { return n.op == leaf && !n.not && open(n.pred) })
+	ordered := s.ordered && (!slices.ContainsFunc(s.allow, open) || s.allowFirst && len(s.deny) > 0)
+	return s.fault != 0 || required || ordered || s.secure || slices.ContainsFunc(s.kids, (*section).restricts)
 }
 
 // answer is yes, no, or not known because something is not modelled.
