@@ -159,6 +159,7 @@ catch_workers_output = yes
 php_value[session.save_path] = {{dir}}/sessions
 php_value[upload_max_filesize] = 16M
 php_value[post_max_size] = 16M
+php_admin_value[opcache.revalidate_freq] = 0
 `
 	if err := os.MkdirAll(filepath.Join(w.r.dir, "sessions"), 0o777); err != nil {
 		return err
