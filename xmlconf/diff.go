@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"reflect"
 	"regexp"
 	"slices"
@@ -75,7 +74,10 @@ func below(root, s string) string {
 // Fingerprints make short texts that tell apart blocks of one type which mean
 // different things, and nothing else: wording and place do not count. They
 // remember what they have read of the types. The zero value is ready.
-type Fingerprints struct{ read schemas }
+type Fingerprints struct {
+	read schemas
+	text []byte // of the block before, to be written over
+}
 
 // Of returns the fingerprint of a block, "" for nil.
 func (p *Fingerprints) Of(block any) string {
@@ -86,35 +88,62 @@ func (p *Fingerprints) Of(block any) string {
 		}
 		v = v.Elem()
 	}
-	h := sha256.New()
 	if p.read == nil {
 		p.read = schemas{}
 	}
-	writeValues(h, p.read, v)
-	return hex.EncodeToString(h.Sum(nil))
+	p.text = appendBlock(p.text[:0], p.read, v)
+	sum := sha256.Sum256(p.text)
+	return hex.EncodeToString(sum[:])
 }
 
-func writeValues(w io.Writer, all schemas, v reflect.Value) {
+// appendBlock writes what a block means, so that no two meanings are written alike:
+// lengths stand before texts and lists.
+func appendBlock(to []byte, all schemas, v reflect.Value) []byte {
 	for _, e := range all.of(v.Type()).elements {
 		if e.index == nil {
 			continue
 		}
 		f := v.FieldByIndex(e.index)
+		to = append(append(to, e.name...), '=')
 		switch {
 		case e.block() == nil:
-			fmt.Fprintf(w, "%s=%q;", e.name, text(f))
+			to = appendValue(to, f)
 		case f.Kind() == reflect.Slice:
+			to = appendLength(to, f.Len())
 			for i := range f.Len() {
-				fmt.Fprintf(w, "%s{", e.name)
-				writeValues(w, all, reflect.Indirect(f.Index(i)))
-				io.WriteString(w, "}")
+				to = appendBlock(to, all, reflect.Indirect(f.Index(i)))
 			}
 		case f.Kind() != reflect.Pointer || !f.IsNil():
-			fmt.Fprintf(w, "%s{", e.name)
-			writeValues(w, all, reflect.Indirect(f))
-			io.WriteString(w, "}")
+			to = append(appendBlock(append(to, '{'), all, reflect.Indirect(f)), '}')
 		}
 	}
+	return to
+}
+
+func appendLength(to []byte, n int) []byte {
+	return append(strconv.AppendInt(to, int64(n), 10), ':')
+}
+
+func appendValue(to []byte, v reflect.Value) []byte {
+	switch v.Kind() {
+	case reflect.String:
+		return append(appendLength(to, v.Len()), v.String()...)
+	case reflect.Bool:
+		return append(strconv.AppendBool(to, v.Bool()), ';')
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return append(strconv.AppendInt(to, v.Int(), 10), ';')
+	case reflect.Slice:
+		to = appendLength(to, v.Len())
+		for i := range v.Len() {
+			to = appendValue(to, v.Index(i))
+		}
+		return to
+	}
+	if t, ok := v.Interface().(Text); ok { // where it stands does not count
+		return append(appendLength(to, len(t.Value)), t.Value...)
+	}
+	s := fmt.Sprint(v.Interface())
+	return append(appendLength(to, len(s)), s...)
 }
 
 // hosts compares the hosts by name, whether they are declared or members of a

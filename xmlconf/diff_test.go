@@ -84,3 +84,27 @@ func TestDiff(t *testing.T) {
 		`listener "L"|address|changed|*:80|*:81`,
 		`listener "L", vhostMap "a"|domain|changed|x.test|x.test, y.test`)
 }
+
+func TestFingerprints(t *testing.T) {
+	var prints Fingerprints
+	app := func(more string) string {
+		c := loadText(t, "<httpServerConfig><virtualHost><name>a</name><vhRoot>.</vhRoot><configFile>conf/a.xml</configFile></virtualHost></httpServerConfig>",
+			"<virtualHostConfig><docRoot>html</docRoot>\n<extProcessor><type>proxy</type><name>app</name><address>127.0.0.1:1</address>"+more+"</extProcessor></virtualHostConfig>")
+		return prints.Of(c.VHosts[0].Conf.ExtProcessors[0])
+	}
+	if a, b := app("<maxConns>5</maxConns><env>A=1</env>"), app("\n<env> A=1 </env>\n\n<maxConns>5</maxConns>"); a != b {
+		t.Error("place and order of elements count")
+	}
+	seen := map[string]string{}
+	for _, more := range []string{
+		"", "<maxConns>5</maxConns>", "<maxConns>6</maxConns>",
+		"<env>A=1, B=2</env>", "<env>A=1</env><env>B=2</env>", "<env>A=1,</env><env>B=2</env>", "<env>A=1</env>", "<env>A=1;</env>",
+		"<healthCheck><mode>GET</mode></healthCheck>", "<healthCheck><mode>HEAD</mode></healthCheck>",
+	} {
+		print := app(more)
+		if was, ok := seen[print]; ok {
+			t.Errorf("%q and %q have one fingerprint", was, more)
+		}
+		seen[print] = more
+	}
+}
