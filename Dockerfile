@@ -7,7 +7,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X httpjet/server.Version=${VERSION}" -o /out/httpjet ./cmd/httpjet \
+RUN CGO_ENABLED=0 go build -trimpath -pgo=packaging/httpjet.pgo -ldflags "-s -w -X httpjet/server.Version=${VERSION}" -o /out/httpjet ./cmd/httpjet \
  && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/mock ./demo/mock \
  && mkdir -p /out/srv/httpjet /out/tmp && chmod 1777 /out/tmp
 

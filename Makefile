@@ -8,12 +8,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0
 TOOL    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: all build vet test check demo fuzz bench soak interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test deb-test-clean clean
+.PHONY: all build vet test check demo fuzz bench profile soak interop interop-ci interop-rewrite interop-lsphp interop-cache docs deb deb-test deb-test-clean clean
 
 all: build vet test
 
 build: ## one static binary: bin/httpjet
-	$(STATIC) $(GO) build -trimpath -ldflags '-s -w -X httpjet/server.Version=$(VERSION)' -o bin/httpjet ./cmd/httpjet
+	$(STATIC) $(GO) build -trimpath -pgo=packaging/httpjet.pgo -ldflags '-s -w -X httpjet/server.Version=$(VERSION)' -o bin/httpjet ./cmd/httpjet
 
 vet:
 	$(GO) vet ./...
@@ -38,6 +38,9 @@ fuzz: ## every fuzz target in turn, T=30s each
 
 bench: build ## against nginx, HAProxy and Caddy in one run; BENCH=proxy runs one
 	$(GO) run ./bench $(BENCH)
+
+profile: ## packaging/httpjet.pgo anew, before a release: what make build tells the compiler of the scenarios of make bench
+	scripts/profile.sh
 
 soak: build ## mixed traffic over reloads, upgrades and deaths of upstreams, every answer known; T=30s or longer
 	$(GO) run ./soak --bin=bin/httpjet $(T)

@@ -1,6 +1,9 @@
 package httpjet_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -99,5 +102,38 @@ func TestPackagedFiles(t *testing.T) {
 		if strings.Contains(file, "/logs/") || strings.Contains(file, "/run/") {
 			t.Errorf("%s is in the package", file)
 		}
+	}
+}
+
+// TestProfile holds what every build of a released or measured program is given, and that
+// it tells nothing of where it was made.
+func TestProfile(t *testing.T) {
+	for _, name := range []string{"Makefile", "Dockerfile", "bench/install.go", "interop/main.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "-pgo=packaging/httpjet.pgo") {
+			t.Errorf("%s builds without the profile", name)
+		}
+	}
+	f, err := os.Open("packaging/httpjet.pgo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	plain, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "httpjet/front.(*Server).run"; !bytes.Contains(profile, []byte(want)) {
+		t.Errorf("no %s in it: not a profile of requests", want)
+	}
+	if m := regexp.MustCompile(`/(tmp|home|root|usr|var)/[ -~]*`).Find(profile); m != nil {
+		t.Errorf("a path of a machine: %s", m)
 	}
 }

@@ -41,7 +41,7 @@ func (b *bench) install() error {
 	}
 	b.bin = filepath.Join(b.dir, "httpjet")
 	b.commit = output("git", "describe", "--tags", "--always", "--dirty")
-	return goTool("build", "-trimpath", "-ldflags", "-s -w -X httpjet/server.Version="+b.commit, "-o", b.bin, "./cmd/httpjet")
+	return goTool("build", "-trimpath", "-pgo=packaging/httpjet.pgo", "-ldflags", "-s -w -X httpjet/server.Version="+b.commit, "-o", b.bin, "./cmd/httpjet")
 }
 
 // installCaddy keeps its program with the user's caches from run to run.

@@ -192,7 +192,7 @@ func (r *run) build() error {
 	if out, err := exec.CommandContext(r.ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {
 		version = strings.TrimSpace(string(out)) // outside of a checkout it stays dev
 	}
-	return r.command("go", "build", "-trimpath", "-ldflags", "-s -w -X httpjet/server.Version="+version, "-o", r.bin, "./cmd/httpjet")
+	return r.command("go", "build", "-trimpath", "-pgo=packaging/httpjet.pgo", "-ldflags", "-s -w -X httpjet/server.Version="+version, "-o", r.bin, "./cmd/httpjet")
 }
 
 // A run is one invocation: where it works and what it found.
