@@ -85,6 +85,22 @@ func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 	o.add(x, dst, chain)
 }
 
+// Writes reports whether upstreams get this hop's own field of the name, whatever the
+// request has (R-HDR-2 to R-HDR-4).
+func Writes(name string) bool {
+	switch len(name) {
+	case 9:
+		return exchange.EqualName(name, "X-Real-IP")
+	case 15:
+		return exchange.EqualName(name, "X-Forwarded-For")
+	case 16:
+		return exchange.EqualName(name, "X-Forwarded-Host")
+	case 17:
+		return exchange.EqualName(name, "X-Forwarded-Proto")
+	}
+	return false
+}
+
 // ours reports whether the client's field of this name is dropped: this hop
 // writes it, or it frames or steers this hop only.
 func (o *Options) ours(name string) bool {

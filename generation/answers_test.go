@@ -66,20 +66,23 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 		vhost: `<contextList>
 			<context><uri>/a/</uri><extraHeaders>X-Good: 1
 set Content-Length 5
-X-Also: 2</extraHeaders><expiresByType>text/css=soon</expiresByType><addMIMEType>text/x-lonely</addMIMEType>
+X-Also: 2
+RequestHeader set X-Forwarded-proto https
+RequestHeader set X-Mine 1</extraHeaders><expiresByType>text/css=soon</expiresByType><addMIMEType>text/x-lonely</addMIMEType>
 			<errorPage><errCode>200, 404</errCode><url>/e.html</url></errorPage><errorPage><errCode>403</errCode><url>e.html</url></errorPage><errorPage></errorPage></context>
 			<context><uri>/run/</uri><addMIMEType>application/x-httpd-php html</addMIMEType></context>
 			</contextList>`,
 		files: map[string]string{"run/x.html": "SOURCE"},
 	}.site(t)
 	all := fmtAll(fs)
-	for _, want := range []string{"v.xml:3:1: warn W-SKIPPED: extraHeaders: Content-Length frames", `"text/css=soon" is no type`, `"text/x-lonely" is left out`,
+	for _, want := range []string{"v.xml:3:1: warn W-SKIPPED: extraHeaders: Content-Length frames",
+		"v.xml:5:1: warn W-SKIPPED: extraHeaders: RequestHeader X-Forwarded-proto: only scripts see it", `"text/css=soon" is no type`, `"text/x-lonely" is left out`,
 		`"200" is no status`, `"e.html" for "403" is left out`, `E-CLOSED`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("not told: %s\n%s", want, all)
 		}
 	}
-	if n := strings.Count(all, "\n"); n != 6 {
+	if n := strings.Count(all, "\n"); n != 7 {
 		t.Errorf("%d findings:\n%s", n, all)
 	}
 	if x, _ := ask("GET", "/a/x.txt"); x.Resp.Fields.Get("X-Good")+x.Resp.Fields.Get("X-Also") != "12" {

@@ -9,6 +9,7 @@ import (
 
 	"httpjet/contexts"
 	"httpjet/exchange"
+	"httpjet/forward"
 	"httpjet/headers"
 	"httpjet/rewrite"
 	"httpjet/static"
@@ -127,12 +128,21 @@ func (a answers) in(b *builder, c *xmlconf.Context) answers {
 // checkAnswers tells of what context c says and cannot be used, and closes it where
 // files could go out that were meant to run.
 func (b *builder) checkAnswers(c *xmlconf.Context, out *contexts.Context) {
-	_, bad := headers.Parse(c.ExtraHeaders)
-	for _, p := range bad {
+	ops, bad := headers.Parse(c.ExtraHeaders)
+	line := func(n int) xmlconf.Place {
 		at := c.TextAt("extraHeaders")
-		if p.Line > 1 {
-			at.Line, at.Column = at.Line+p.Line-1, 1
+		if n > 1 {
+			at.Line, at.Column = at.Line+n-1, 1
 		}
+		return at
+	}
+	for n, name := range ops.RequestFields() {
+		if forward.Writes(name) {
+			b.fs.Warn("W-SKIPPED", line(n), "trust who sends it: accessControl allow ADDRESST", "extraHeaders: RequestHeader %s: only scripts see it, upstreams of a proxy are told what this server knows", name)
+		}
+	}
+	for _, p := range bad {
+		at := line(p.Line)
 		b.fs.Warn("W-SKIPPED", at, "write an operation, a name and a value, or Name: value", "extraHeaders: %s; the line is left out", p.Text)
 	}
 	if _, unread := b.phpSettings(c.PHPIniOverride, &c.Block, true); unread != "" {

@@ -7,6 +7,7 @@ package headers
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,6 +57,7 @@ type op struct {
 	value   template
 	env     string // only if this variable is set; "" for always
 	not     bool   // only if env is not set
+	line    int    // counted from 1
 }
 
 // Ops are operations in their order. They are immutable; nil changes nothing.
@@ -88,12 +90,27 @@ func Parse(text string) (*Ops, []Problem) {
 			bad = append(bad, Problem{n, err.Error()})
 			continue
 		}
+		p.line = n
 		o.list = append(o.list, p)
 	}
 	if len(o.list) == 0 && !o.Only {
 		return nil, bad
 	}
 	return o, bad
+}
+
+// RequestFields yields line and name of the fields that RequestHeader changes; a nil o has none.
+func (o *Ops) RequestFields() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		if o == nil {
+			return
+		}
+		for _, p := range o.list {
+			if p.request && !yield(p.line, p.name) {
+				return
+			}
+		}
+	}
 }
 
 // parseLine reads "[Header|RequestHeader] [always|onsuccess] [OPERATION] NAME
