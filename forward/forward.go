@@ -6,6 +6,7 @@ package forward
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"httpjet/exchange"
@@ -66,6 +67,8 @@ func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 			}
 			chain, hasChain = chain+fd.Value, true
 		case o.ours(fd.Name):
+		case len(fd.Name) == len(maxForwards) && exchange.EqualName(fd.Name, maxForwards):
+			dst.Add(fd.Name, decremented(x, fd.Value))
 		default:
 			dst.Add(fd.Name, fd.Value)
 		}
@@ -83,6 +86,26 @@ func (o *Options) Fields(x *exchange.Exchange, dst *exchange.Fields) {
 		o.Trace.Outgoing(x, dst, o.trusts(x.Req.Remote.Addr()))
 	}
 	o.add(x, dst, chain)
+}
+
+const maxForwards = "Max-Forwards"
+
+// MaxForwards is how many hops an OPTIONS request may still take: with 0 this one answers
+// it (RFC 9110 §7.6.2). Of other methods, and of what is no number, nothing is taken.
+func MaxForwards(x *exchange.Exchange) (n uint64, ok bool) {
+	if x.Req.Method != "OPTIONS" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(x.Req.Fields.Get(maxForwards), 10, 64)
+	return n, err == nil
+}
+
+// decremented is what the next hop is told.
+func decremented(x *exchange.Exchange, value string) string {
+	if n, ok := MaxForwards(x); ok && n > 0 {
+		return strconv.FormatUint(n-1, 10)
+	}
+	return value
 }
 
 // Writes reports whether upstreams get this hop's own field of the name, whatever the

@@ -43,6 +43,9 @@ type Handler struct {
 	Answered func(took time.Duration)
 }
 
+// methods are those that go on to an upstream.
+const methods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
 // Serve answers x from the upstream. The client's method, target and end-to-end
 // fields go on as they came.
 func (h *Handler) Serve(x *exchange.Exchange) error {
@@ -51,7 +54,11 @@ func (h *Handler) Serve(x *exchange.Exchange) error {
 	}
 	if m := x.Req.Method; m == "CONNECT" || m == "TRACE" {
 		return &exchange.Error{Status: 405, Reason: "method_not_allowed", // R-PIPE-7
-			Fields: []exchange.Field{{Name: "Allow", Value: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}}}
+			Fields: []exchange.Field{{Name: "Allow", Value: methods}}}
+	}
+	if n, ok := forward.MaxForwards(x); ok && n == 0 {
+		x.Resp.Fields.Set("Allow", methods)
+		return x.Start(204)
 	}
 	hop := hops.Get().(*hop)
 	defer hop.release()

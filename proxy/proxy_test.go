@@ -201,6 +201,29 @@ func TestBadRequestsNeverReachTheUpstream(t *testing.T) {
 	}
 }
 
+// OPTIONS goes as many hops as it says (RFC 9110 §7.6.2).
+func TestMaxForwards(t *testing.T) {
+	h, seen, n := canned(t, ok)
+	w, _, err := serve(h, 0, nil, "OPTIONS /\nMax-Forwards: 0")
+	if err != nil || w.head.Status != 204 || w.head.Fields.Get("Allow") != methods || n.Load() != 0 {
+		t.Errorf("%v, %d, Allow %q, %d connections", err, w.head.Status, w.head.Fields.Get("Allow"), n.Load())
+	}
+	f := func(request, want string) {
+		t.Helper()
+		before := len(seen())
+		if w, _, err := serve(h, 0, nil, request); err != nil || w.head.Status != 200 {
+			t.Fatalf("%q: %v, answered %d", request, err, w.head.Status)
+		}
+		if got := seen()[before]; !strings.Contains(got, "\r\nMax-Forwards: "+want+"\r\n") {
+			t.Errorf("%q: upstream got %q", request, got)
+		}
+	}
+	f("OPTIONS /\nMax-Forwards: 3", "2")
+	f("OPTIONS /\nMax-Forwards: 1\nX-A: b", "0")
+	f("GET /\nMax-Forwards: 0", "0") // about OPTIONS and TRACE only
+	f("OPTIONS /\nMax-Forwards: many", "many")
+}
+
 // Each failure has its own status and token (fault 13, R-GRP-7, R-HDR-8), and one
 // attempt only (fault 2).
 func TestFault13Failures(t *testing.T) {
