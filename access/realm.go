@@ -253,6 +253,15 @@ func (g *Guard) Admit(x *exchange.Exchange) error {
 	return nil
 }
 
+// Fault is why nobody is let in, or nobody of the groups that are required, until a file
+// can be read; nil if there is no such reason.
+func (g *Guard) Fault() error {
+	if err := g.realm.Fault(); err != nil || len(g.need.groups) == 0 {
+		return err
+	}
+	return g.realm.GroupFault()
+}
+
 func (g *Guard) refuse(why string) error {
 	e := exchange.Fail(401, "unauthorized", "%s", why)
 	e.Fields = g.challenge

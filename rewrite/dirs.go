@@ -58,6 +58,9 @@ type Options struct {
 // 503 while it cannot tell.
 type Guard interface {
 	Admit(x *exchange.Exchange) error
+
+	// Fault is why it cannot tell now, as of a file that cannot be read; nil if it can.
+	Fault() error
 }
 
 // Override says which groups of directives a .htaccess file may use (allowOverride).

@@ -262,6 +262,8 @@ func (p *parser) guards() {
 		if err != nil {
 			l.guard = nil
 			p.closes(l.line, "Require", err.Error()+"; it answers 503")
+		} else if err := l.guard.Fault(); err != nil { // it is looked at again, request by request
+			p.closes(l.line, "Require", err.Error()+"; it answers 503 until the file can be read")
 		}
 	}
 }

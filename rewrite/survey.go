@@ -55,7 +55,7 @@ func (s *survey) look(dir string) (dirs []string) {
 		entries, err := f.ReadDir(surveyBatch)
 		for _, e := range entries {
 			switch {
-			case e.Name() == s.d.opt.FileName && !e.IsDir():
+			case e.Name() == s.d.opt.FileName: // a directory too: it cannot be read
 				s.read(dir, e)
 			case e.IsDir() && strings.Count(dir, "/") <= maxDepth:
 				dirs = append(dirs, dir+e.Name()+"/")
