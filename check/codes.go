@@ -144,7 +144,7 @@ var Codes = []Code{
 	{Code: "W-TRUST-ALL", Severity: "warn", Means: "Every client may say which address it has.", Do: "Mark your own proxies with T, and use useIpInProxyHeader 2."},
 	{Code: "W-TWO-FILES", Severity: "warn", Means: "There is a server file in XML and one in OpenLiteSpeed's dialect. The XML is read.", Do: "Remove the one that does not count."},
 	{Code: "W-UNKNOWN", Severity: "warn", Means: "An element is unknown and ignored, as in LiteSpeed.", Do: "Correct its name if it is misspelt.", Treatment: xmlconf.NoEffect},
-	{Code: "W-URI", Severity: "warn", Means: "A uri holds *, which stands for itself.", Do: "Write the part before it, or exp: and an expression."},
+	{Code: "W-URI", Severity: "warn", Means: "A uri holds *, or looks like a list of paths: both stand for themselves.", Do: "Write the part before *, or exp: and an expression; and a context for each path."},
 	{Code: "W-USER", Severity: "warn", Means: "httpjet never changes its own user or group.", Do: "Set User= and Group= in the systemd unit.", Treatment: xmlconf.NoEffect},
 	{Code: "W-VALUE", Severity: "warn", Means: "A value has something behind its number that is not read.", Do: "Write the number alone, with K, M or G behind a size."},
 	{Code: "W-VAR", Severity: "warn", Means: "A variable is unknown, or has no value at this place, and stays as text.", Do: "Correct its name."},

@@ -3,6 +3,7 @@ package xmlconf
 import (
 	"errors"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -126,6 +127,15 @@ func (l *loader) settle(v *VHost, vars Expander) {
 	acmeNames(v.AcmeDomains, v.At("acmeDomains"), "", l.fs)
 	v.ExtProcessors = l.processors(v.ExtProcessors)
 	v.Contexts = l.contexts(v, vars)
+	v.Security.Realms = distinct(v.Security.Realms, "realm", l.fs, func(r *Realm) (string, string, Place) { return r.Name, r.Name, r.At("name") })
+	v.WebSockets = slices.DeleteFunc(v.WebSockets, func(w *WebSocket) bool {
+		if strings.HasPrefix(w.URI, "/") {
+			return false
+		}
+		l.fs.Warn("W-SKIPPED", w.At("uri"), "start it with /", "websocket %q: skipped, its uri is the start of a path, no expression", cut(w.URI))
+		return true
+	})
+	v.WebSockets = distinct(v.WebSockets, "websocket", l.fs, func(w *WebSocket) (string, string, Place) { return w.URI, w.URI, w.At("uri") })
 	for _, w := range v.WebSockets {
 		a, err := ParseAddress(w.Address, WebSocketAddress)
 		if err != nil {
@@ -161,6 +171,24 @@ func (c *Context) unmatchable() (why, hint string) {
 	return "", ""
 }
 
+// literal tells of what a uri holds that stands for itself and looks as if it did not.
+func (l *loader) literal(c *Context) {
+	if strings.Contains(c.URI, "*") {
+		l.fs.Warn("W-URI", c.At("uri"), "write the part before *, which covers all below it, or exp:", "context %q: * stands for itself", cut(c.URI))
+	}
+	if severalPaths.MatchString(c.URI) {
+		l.fs.Warn("W-URI", c.At("uri"), "write a context for each path", "context %q: this is one path, not a list", cut(c.URI))
+	}
+	if name := variable.FindString(c.URI); name != "" {
+		l.fs.Warn("W-VAR", c.At("uri"), "write the path", "context %q: %s stands for itself in a uri", cut(c.URI), name)
+	}
+}
+
+var (
+	severalPaths = regexp.MustCompile(`[\s,;]/`)
+	variable     = regexp.MustCompile(`(?i)\$(VH_NAME|VH_ROOT|DOC_ROOT|SERVER_ROOT)`)
+)
+
 // contexts drops what can match no path and makes locations absolute. Repeated
 // uris stay: methods may tell them apart, and generation decides.
 func (l *loader) contexts(v *VHost, vars Expander) []*Context {
@@ -176,8 +204,8 @@ func (l *loader) contexts(v *VHost, vars Expander) []*Context {
 			}
 			continue
 		}
-		if match, _ := c.Match(); match == "prefix" && strings.Contains(c.URI, "*") {
-			l.fs.Warn("W-URI", c.At("uri"), "write the part before *, which covers all below it, or exp:", "context %q: * stands for itself", cut(c.URI))
+		if match, _ := c.Match(); match == "prefix" {
+			l.literal(c)
 		}
 		c.settle(l.fs)
 		// A redirect's destination is never expanded: $1 belongs to it.
