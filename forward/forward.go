@@ -128,10 +128,10 @@ func Writes(name string) bool {
 // writes it, or it frames or steers this hop only.
 func (o *Options) ours(name string) bool {
 	if strings.Contains(name, "_") { // many applications take one for a hyphen
-		name = strings.ReplaceAll(name, "_", "-")
-		if exchange.EqualName(name, "X-Forwarded-For") {
-			return true // it is no part of the chain either
-		}
+		name = strings.ReplaceAll(name, "_", "-") // X_Forwarded_For is no part of the chain either
+	}
+	if Writes(name) {
+		return true
 	}
 	switch len(name) {
 	case 4:
@@ -139,16 +139,9 @@ func (o *Options) ours(name string) bool {
 	case 6: // this hop has answered 100-continue itself (R-PIPE-6)
 		return exchange.EqualName(name, "Expect")
 	case 9:
-		if exchange.EqualName(name, "Forwarded") {
-			return o.For != ForAppend
-		}
-		return exchange.EqualName(name, "X-Real-IP")
+		return o.For != ForAppend && exchange.EqualName(name, "Forwarded")
 	case 14:
 		return exchange.EqualName(name, "Content-Length")
-	case 16:
-		return exchange.EqualName(name, "X-Forwarded-Host")
-	case 17:
-		return exchange.EqualName(name, "X-Forwarded-Proto")
 	}
 	return false
 }
