@@ -450,7 +450,7 @@ func (b *builder) buildScripts(h *host) {
 				suffix = strings.ToLower(strings.TrimPrefix(suffix, "."))
 				switch {
 				case strings.ContainsFunc(suffix, notOfSuffix) && !strings.EqualFold(sh.Type, "static"):
-					b.reserve(h, sh, suffix)
+					b.reserve(h, sh, suffix, scripts)
 				case !strings.EqualFold(sh.Type, "static"):
 					h.out.Scripts[suffix], scripts[suffix] = b.buildScript(h, sh), true
 					h.setRunner(suffix, sh)
@@ -472,19 +472,20 @@ func (b *builder) buildScripts(h *host) {
 	}
 }
 
-// notOfSuffix reports what no suffix of a script handler may hold (LSX 4).
+// notOfSuffix reports what no suffix of files may hold (LSX 4).
 func notOfSuffix(r rune) bool {
 	return r != '_' && r != '-' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
 }
 
 // reserve closes the suffixes that a text may be meant to be, as in php;inc: no file has
 // it as a whole, and whose suffix is a part of it would be sent as it is (R-SAFE-1).
-func (b *builder) reserve(h *host, sh *xmlconf.ScriptHandler, text string) {
+// Those that the list has already given to an application stay with it.
+func (b *builder) reserve(h *host, sh *xmlconf.ScriptHandler, text string, given map[string]bool) {
 	b.fs.Error("E-CLOSED", sh.At("suffix"), "write letters, digits, _ and -, with a comma between two suffixes",
-		"scriptHandler: %q is no suffix; files of the suffixes in it answer 503", text)
+		"scriptHandler: %q is no suffix; files of the suffixes in it that nothing else runs answer 503", text)
 	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r != '.' && notOfSuffix(r) }) {
 		part = part[strings.LastIndexByte(part, '.')+1:] // as that of a file
-		if part == "" {
+		if part == "" || given[part] {
 			continue
 		}
 		h.out.Scripts[part] = &contexts.Script{Handler: answer(503, "handler_unresolved", "suffix %q stands in %q, which is no suffix", part, text)}

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"strconv"
 	"strings"
 
 	"httpjet/contexts"
@@ -20,7 +21,12 @@ func (b *builder) buildHotlink(h *xmlconf.Host, v *contexts.VHost) {
 	}
 	out := &contexts.Hotlink{Direct: c.AllowDirectAccess, Redirect: c.RedirectURI}
 	for _, s := range c.Suffixes {
-		out.Suffixes = append(out.Suffixes, strings.ToLower(strings.TrimPrefix(s, ".")))
+		suffix := strings.ToLower(strings.TrimPrefix(s, "."))
+		if strings.ContainsFunc(suffix, notOfSuffix) { // no file has it: nothing would be guarded
+			b.shutHost(h, c.At("suffixes"), "write letters, digits, _ and -, with a comma between two suffixes", "hotlinkCtrl: "+strconv.Quote(s)+" is no suffix")
+			return
+		}
+		out.Suffixes = append(out.Suffixes, suffix)
 	}
 	if len(out.Suffixes) == 0 {
 		b.shutHost(h, c.At("enableHotlinkCtrl"), "write suffixes, or remove the block", "hotlinkCtrl names no suffixes")

@@ -508,6 +508,7 @@ func TestHotlinkBlocks(t *testing.T) {
 		{"", on, 403}, {on, "", 403}, {on, "<hotlinkCtrl></hotlinkCtrl>", 403}, {on, "<hotlinkCtrl><enableHotlinkCtrl>0</enableHotlinkCtrl></hotlinkCtrl>", 200},
 		{"", "<hotlinkCtrl><enableHotlinkCtrl>1</enableHotlinkCtrl></hotlinkCtrl>", 503}, {"", "", 200},
 		{"", "<hotlinkCtrl><enableHotlinkCtrl>1</enableHotlinkCtrl><suffixes>.png</suffixes></hotlinkCtrl>", 200},
+		{"", "<hotlinkCtrl><enableHotlinkCtrl>1</enableHotlinkCtrl><suffixes>png;txt</suffixes></hotlinkCtrl>", 503},
 	} {
 		ask, fs := safetyParts{server: "<security>" + c.server + "</security>", vhost: "<security>" + c.host + "</security>"}.build(t)
 		if status, _ := ask("/a/x.txt"); status != c.want {

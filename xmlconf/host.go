@@ -137,6 +137,7 @@ func (l *loader) settle(v *VHost, vars Expander) {
 	})
 	v.WebSockets = distinct(v.WebSockets, "websocket", l.fs, func(w *WebSocket) (string, string, Place) { return w.URI, w.URI, w.At("uri") })
 	for _, w := range v.WebSockets {
+		l.literal("websocket", w.URI, w.At("uri"))
 		a, err := ParseAddress(w.Address, WebSocketAddress)
 		if err != nil {
 			l.fs.Error("E-ADDR", w.At("address"), hintOf(err), "websocket %q: address %q %v", w.URI, redact(w.Address), err)
@@ -172,22 +173,22 @@ func (c *Context) unmatchable() (why, hint string) {
 }
 
 // literal tells of what a uri holds that stands for itself and looks as if it did not.
-func (l *loader) literal(c *Context) {
-	if strings.Contains(c.URI, "*") {
-		l.fs.Warn("W-URI", c.At("uri"), "write the part before *, which covers all below it, or exp:", "context %q: * stands for itself", cut(c.URI))
+func (l *loader) literal(what, uri string, at Place) {
+	if strings.Contains(uri, "*") {
+		l.fs.Warn("W-URI", at, "write the part before *, which covers all below it, or exp:", "%s %q: * stands for itself", what, cut(uri))
 	}
-	if severalPaths.MatchString(c.URI) {
-		l.fs.Warn("W-URI", c.At("uri"), "write a context for each path", "context %q: this is one path, not a list", cut(c.URI))
+	if severalPaths.MatchString(uri) {
+		l.fs.Warn("W-URI", at, "write one for each path", "%s %q: this is one path, not a list", what, cut(uri))
 	}
-	if name := variable.FindString(c.URI); name != "" {
-		l.fs.Warn("W-VAR", c.At("uri"), "write the path", "context %q: %s stands for itself in a uri", cut(c.URI), name)
+	for i := range len(uri) {
+		if waiting(uri[i:]) {
+			l.fs.Warn("W-VAR", at, "write the path", "%s %q: variables stand for themselves in a uri", what, cut(uri))
+			break
+		}
 	}
 }
 
-var (
-	severalPaths = regexp.MustCompile(`[\s,;]/`)
-	variable     = regexp.MustCompile(`(?i)\$(VH_NAME|VH_ROOT|DOC_ROOT|SERVER_ROOT)`)
-)
+var severalPaths = regexp.MustCompile(`[\s,;]/`)
 
 // contexts drops what can match no path and makes locations absolute. Repeated
 // uris stay: methods may tell them apart, and generation decides.
@@ -205,7 +206,7 @@ func (l *loader) contexts(v *VHost, vars Expander) []*Context {
 			continue
 		}
 		if match, _ := c.Match(); match == "prefix" {
-			l.literal(c)
+			l.literal("context", c.URI, c.At("uri"))
 		}
 		c.settle(l.fs)
 		// A redirect's destination is never expanded: $1 belongs to it.
